@@ -66,6 +66,15 @@ public:
   int64_t getBytes() const { return end; }
 
 private:
+  /// All threads load an element, which a barrier after that orders before later stores: the next one, or the end of the
+  /// block. Loops over elements have a barrier of their own.
+  static Operation *endOfRead(Operation *load) {
+    Operation *end = load;
+    while (end->getNextNode() && !isa<NVVM::Barrier0Op>(end))
+      end = end->getNextNode();
+    return end;
+  }
+
   /// Returns the last op that uses the buffer or a view of it, in its block, or in one around that if a branch yields
   /// it.
   int64_t lastUse(memref::AllocOp buffer) {
@@ -77,6 +86,8 @@ private:
         Operation *ancestor = nullptr;
         while (!(ancestor = block->findAncestorOpInBlock(*user)))
           block = block->getParentOp()->getBlock();
+        if (ancestor == user && isa<memref::LoadOp>(user))
+          ancestor = endOfRead(user);
         ancestor->walk([&](Operation *inner) { last = std::max(last, order[inner]); });
         Operation *source = user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp() : user;
         for (Value result : source->getResults())

@@ -19,4 +19,27 @@ gpu.module @saccade_device {
     linalg.copy ins(%z : memref<16xf32>) outs(%a : memref<16xf32>)
     return
   }
+
+  // All threads load an element of the first buffer. Stores into the second one are not ordered after the loads, those
+  // into the third one are.
+  // CHECK-LABEL: func @keeps_loaded_memory
+  // CHECK-SAME: attn.shared_bytes = 128
+  func.func @keeps_loaded_memory(%a: memref<16xf32>) attributes {attn.kernel} {
+    // CHECK: llvm.getelementptr %{{.*}}[0]
+    // CHECK: llvm.getelementptr %{{.*}}[64]
+    // CHECK: llvm.getelementptr %{{.*}}[0]
+    %c0 = arith.constant 0 : index
+    %x = memref.alloc() : memref<16xf32>
+    linalg.copy ins(%a : memref<16xf32>) outs(%x : memref<16xf32>)
+    nvvm.barrier0
+    %first = memref.load %x[%c0] : memref<16xf32>
+    %y = memref.alloc() : memref<16xf32>
+    linalg.fill ins(%first : f32) outs(%y : memref<16xf32>)
+    nvvm.barrier0
+    %z = memref.alloc() : memref<16xf32>
+    linalg.copy ins(%y : memref<16xf32>) outs(%z : memref<16xf32>)
+    nvvm.barrier0
+    linalg.copy ins(%z : memref<16xf32>) outs(%a : memref<16xf32>)
+    return
+  }
 }
