@@ -22,14 +22,14 @@ CASES = {
     "t5-encoder": ("t5-encoder", 1, 128, {}), "t5-decoder": ("t5-decoder", 1, 64, {}),
     "whisper-encoder": ("whisper-encoder", 1, 1, {}), "whisper-decoder": ("whisper-decoder", 1, 64, {}),
     "genai-256": ("genai", 1, 256, {"past": 0}), "genai-decode": ("genai", 1, 1, {"past": 1023}),
-    "genai-decode-in-place": ("genai", 1, 1, {"past": 1023, "space": 1024}),
+    "genai-decode-reserved": ("genai", 1, 1, {"past": 1023, "capacity": 1024}),
 }  # fmt: skip
 TEXTS = {
     "bert-128": "BERT, 128 tokens", "bert-512": "BERT, 512 tokens", "vit": "ViT, 197 patches",
     "gpt2-256": "GPT-2, a prompt of 256", "gpt2-decode": "GPT-2, one token behind 1,023", "t5-encoder": "T5's encoder, 128 tokens",
     "t5-decoder": "T5's decoder, 64 tokens, 128 of the encoder", "whisper-encoder": "Whisper's encoder, 1,500 frames",
     "whisper-decoder": "Whisper's decoder, 64 tokens, 1,500 frames", "genai-256": "GenAI, a prompt of 256",
-    "genai-decode": "GenAI, one token, a cache that grows from 1,023", "genai-decode-in-place": "GenAI, one token, a cache of 1,024 rows",
+    "genai-decode": "GenAI, one token, a cache that grows from 1,023", "genai-decode-reserved": "GenAI, one token, a cache of 1,024 rows",
 }  # fmt: skip
 HEADER = ["model", "threads", "ms", "ONNX Runtime ms", "speedup", "difference"]
 MAX_ERROR = 1e-4

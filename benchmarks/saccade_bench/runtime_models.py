@@ -337,12 +337,12 @@ def genai(size, seed=0):
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def genai_inputs(size, batch, length, past, space=0):
-    """Inputs of `genai` with a cache of `past` rows in use, and of `space` rows if given, in which the last sequence is
+def genai_inputs(size, batch, length, past, capacity=0):
+    """Inputs of `genai` with a cache of `past` rows in use, and of `capacity` rows if given, in which the last sequence is
     the shorter one."""
     random, kv = np.random.default_rng(past), size.heads // 4 or 1
     mask = np.ones((batch, past + length), np.int64)
-    rows = space or past
+    rows = capacity or past
     cache = {f"past_key_values.{i}.{part}": random.standard_normal((batch, kv, rows, size.depth), np.float32)
              for i in range(size.layers) for part in ("key", "value")}
     return {"input_ids": random.integers(0, size.vocabulary, (batch, length)), "attention_mask": mask} | cache

@@ -66,7 +66,7 @@ def test_attention_that_the_optimizer_leaves(name, attentions, attention, tmp_pa
 
 
 def test_a_decoder_of_the_model_builder():
-    """Prompts of any length, single tokens behind a cache that grows, and one with space for more."""
+    """Prompts of any length, single tokens behind a cache that grows, and one with capacity for more."""
     sizes = [(2, 12, 0), (1, 1, 7), (3, 1, 30), (2, 5, 0, 40), (2, 1, 20, 40), (1, 3, 20, 40)]
     report = compare(genai(TINY), [genai_inputs(TINY, *each) for each in sizes])
     check_report(report, TINY.layers)
