@@ -11,7 +11,7 @@ SAMPLED = {
     "test_against_transformers": 2,
     "test_any_arguments_at_once": 2,
     "test_attention_by_hand_is_raised": 3,
-    "test_attention_that_the_optimizer_leaves": 14,
+    "test_attention_that_the_optimizer_leaves": 6,
     "test_becomes_one_attention_that_agrees_with_jax": 2,
     "test_captures_of_scores": 2,
     "test_compiled_random_function_agrees_with_float64": 2,

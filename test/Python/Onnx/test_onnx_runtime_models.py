@@ -55,9 +55,9 @@ def test_a_model_of_the_optimizer(name, tmp_path):
     check_report(report, sum(expected.values()))
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize(("name", "attentions"), [("bert", 2), ("vit", 2), ("gpt2", 2), ("t5-encoder", 2), ("t5-decoder", 4),
-                                                  ("whisper-encoder", 2), ("whisper-decoder", 4)])
+@pytest.mark.parametrize(("name", "attentions", "attention"), [
+    ("bert", 2, "eager"), ("bert", 2, "sdpa"), ("vit", 2, "eager"), ("t5-encoder", 2, "eager"), ("t5-encoder", 2, "sdpa"),
+    ("t5-decoder", 4, "eager"), ("t5-decoder", 4, "sdpa")])  # fmt: skip
 def test_attention_that_the_optimizer_leaves(name, attentions, attention, tmp_path):
     """What torch.export writes is not fused by the optimizer, but by Saccade."""
     made = optimized(name, TINY, tmp_path, attention)
