@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --count 24 --calls-of-a-form 8
+# RUN: %python %s --count 16 --calls-of-a-form 8
 # RUN: %python %s --gradients --count 4 --calls-of-a-form 3
 # RUN: %python %s --tangents --count 2 --calls-of-a-form 2
 """Random calls of saccade.linear_attention for the recurrences of models, against their formulas in float64.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --first-seed 0 --count 150
+# RUN: %python %s --first-seed 0 --count 100
 """Random modules with attention of PyTorch under saccade.torch.enabled() and in torch.compile(backend="saccade") against float64.
 
 Usage: module_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--no-shifts]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --first-seed 0 --count 150
+# RUN: %python %s --first-seed 0 --count 100
 """Random calls of saccade.torch.scaled_dot_product_attention against PyTorch's, by the project's tolerance rule.
 
 Usage: sdpa_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--no-shifts] [--calls-of-a-form N]
