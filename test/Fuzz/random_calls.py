@@ -38,7 +38,7 @@ def compare(what, found, exact, plain, size=0, scores=0):
     # Numbers beyond the type are infinite in it.
     exact = torch.where(exact.abs() > torch.finfo(type).max, exact.sign() * float("inf"), exact)
     found, finite = found.double(), exact.isfinite()
-    if not torch.allclose(found[~finite], exact[~finite], equal_nan=True) or found[finite].isnan().any():
+    if not torch.allclose(found[~finite], exact[~finite].double(), equal_nan=True) or found[finite].isnan().any():
         return f"{what} differs in NaN or Inf"
 
     def error_of(numbers):

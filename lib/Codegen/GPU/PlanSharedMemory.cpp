@@ -66,8 +66,8 @@ public:
   int64_t getBytes() const { return end; }
 
 private:
-  /// All threads load an element, which a barrier after that orders before later stores: the next one, or the end of the
-  /// block. Loops over elements have a barrier of their own.
+  /// All threads load an element, which a barrier after that orders before later stores: the next one, or the end of
+  /// the block. Loops over elements have a barrier of their own.
   static Operation *endOfRead(Operation *load) {
     Operation *end = load;
     while (end->getNextNode() && !isa<NVVM::Barrier0Op>(end))

@@ -158,8 +158,8 @@ static FailureOr<Operands> project(FrontendOp &op, int64_t heads) {
   return Operands{parts[0], parts[1], parts[2], b.getIndexAttr(0)};
 }
 
-/// The cache [2,b,h,s,d] with the new keys and values behind `past`, which may be null. With a past, `operands` become parts
-/// of it, so that rows are copied once.
+/// The cache [2,b,h,s,d] with the new keys and values behind `past`, which may be null. With a past, `operands` become
+/// parts of it, so that rows are copied once.
 static FailureOr<Value> joinPresent(FrontendOp &op, Operands &operands, Value past) {
   ImplicitLocOpBuilder &b = op.builder();
   Value key = frontend::unsqueeze(b, toBHSD(b, operands.key).tensor, {0});
