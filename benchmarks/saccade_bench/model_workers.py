@@ -1,7 +1,6 @@
 """Contenders of the model benchmark: Saccade from a shared library, ONNX Runtime, OpenVINO, PyTorch eager and compiled."""
 
 import re
-import time
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from .artifact import Program
 from .model_peers import onnx_model, torch_model
 from .model_text import MODELS
 from .peaks import Machine
+from .workers import Timed
 
 ENTRY = "main"
 
@@ -21,7 +21,7 @@ class Kind:
         self.type = type
 
 
-class ModelWorker:
+class ModelWorker(Timed):
     """Base of the contenders: `bind` returns a call without arguments and a function that returns its float64 result."""
 
     def prepack(self, name, type):
@@ -30,16 +30,11 @@ class ModelWorker:
         random = np.random.default_rng(5)
         x = random.standard_normal((self.model.batch, self.model.sequence, self.model.width), np.float32)
         self.call, self.result = self.bind(x, self.model.weights())
-        return min(self.timed() for _ in range(2))
-
-    def timed(self):
-        start = time.perf_counter()
-        self.call()
-        return time.perf_counter() - start
+        return self.fastest(2)
 
     def timed_run(self):
-        """Seconds of a call, the faster of two; the first one wakes the thread pool."""
-        return min(self.timed() for _ in range(2))
+        """Seconds of a call."""
+        return self.fastest(2)
 
     def output(self):
         return self.result()

@@ -1,9 +1,9 @@
 """Saccade and ONNX Runtime in processes of their own, which run an ONNX file on inputs by name and allocate the outputs."""
 
-import time
+from .workers import Timed
 
 
-class Contender:
+class Contender(Timed):
     """Base: `bind` returns a function of nothing that gives the outputs."""
 
     def __init__(self, path, threads):
@@ -15,13 +15,8 @@ class Contender:
         return self.call()
 
     def timed_run(self):
-        """Seconds of a call, the fastest of three; the first one wakes the threads."""
-        return min(self.timed() for _ in range(3))
-
-    def timed(self):
-        start = time.perf_counter()
-        self.call()
-        return time.perf_counter() - start
+        """Seconds of a call."""
+        return self.fastest(3)
 
 
 class Ours(Contender):

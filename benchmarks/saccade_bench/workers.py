@@ -29,7 +29,20 @@ class WorkerFailed(RuntimeError):
         self.reason = reason
 
 
-class Worker:
+class Timed:
+    """Base of what is timed: `call` takes no arguments."""
+
+    def timed(self):
+        start = time.perf_counter()
+        self.call()
+        return time.perf_counter() - start
+
+    def fastest(self, calls):
+        """Seconds of the fastest of some calls; the first one wakes the thread pool."""
+        return min(self.timed() for _ in range(calls))
+
+
+class Worker(Timed):
     """Base of the contenders: `bind` returns a call without arguments for a case, and a function that gives the output."""
 
     name: str
@@ -45,7 +58,7 @@ class Worker:
         self.call, self.output = self.bind(case, self.inputs)
         seconds = self.timed()
         if seconds < LONG_SECONDS:
-            seconds = min(self.timed() for _ in range(2))
+            seconds = self.fastest(2)
         return seconds, self.notes
 
     @contextlib.contextmanager
@@ -54,11 +67,6 @@ class Worker:
         start = time.perf_counter()
         yield
         self.notes[name] = time.perf_counter() - start
-
-    def timed(self):
-        start = time.perf_counter()
-        self.call()
-        return time.perf_counter() - start
 
     def timed_run(self, expected):
         """(median seconds of a call, processors in use). `expected` seconds of a call determine the number of calls."""

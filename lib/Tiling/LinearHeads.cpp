@@ -79,11 +79,7 @@ LinearTasks::Chunk LinearForwardTasks::loadShared(Value begin) {
   return chunk;
 }
 
-StructuredEmitter::Place LinearForwardTasks::placeOfAll() {
-  Place place = placeOfState(valueDepth);
-  place.offsets.assign(place.sizes.size(), b.getIndexAttr(0));
-  return place;
-}
+StructuredEmitter::Place LinearForwardTasks::placeOfAll() { return atBegin(placeOfState(valueDepth)); }
 
 Value LinearForwardTasks::initialStates(ValueRange parts) {
   Value before = linear.getState();

@@ -206,14 +206,22 @@ StructuredEmitter::Place LinearTasks::placeOfState(int64_t columns) {
 }
 
 StructuredEmitter::Place LinearTasks::placeInState(int64_t columns) {
-  Place place = placeOfState(columns);
-  place.offsets.assign(place.sizes.size(), b.getIndexAttr(0));
+  Place place = atBegin(placeOfState(columns));
+  takeHead(place, headInTask);
+  return place;
+}
+
+StructuredEmitter::Place LinearTasks::atBegin(Place place) {
+  place.offsets.assign(place.offsets.size(), b.getIndexAttr(0));
+  return place;
+}
+
+void LinearTasks::takeHead(Place &place, Value head) {
   for (auto [position, dim] : llvm::enumerate(op.getStateDims()))
     if (dim == Dim::Head) {
-      place.offsets[position] = getAsOpFoldResult(headInTask);
+      place.offsets[position] = getAsOpFoldResult(head);
       place.sizes[position] = b.getIndexAttr(1);
     }
-  return place;
 }
 
 Value LinearTasks::stateOrZeros(Value tensor) {
@@ -222,11 +230,7 @@ Value LinearTasks::stateOrZeros(Value tensor) {
 
 Value LinearTasks::loadState(Value tensor, int64_t first, int64_t columns, bool isVector) {
   Place place = placeOfState(columns);
-  for (auto [position, dim] : llvm::enumerate(op.getStateDims()))
-    if (dim == Dim::Head) {
-      place.offsets[position] = stateHead;
-      place.sizes[position] = b.getIndexAttr(1);
-    }
+  takeHead(place, stateHead);
   place.offsets.back() = b.getIndexAttr(first);
   SmallVector<bool> isKept(place.sizes.size() - 2, false);
   isKept.append({true, !isVector});

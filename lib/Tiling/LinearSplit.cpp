@@ -280,11 +280,6 @@ StructuredEmitter::Place LinearForwardTasks::placeInStates() {
   return place;
 }
 
-static StructuredEmitter::Place atBegin(OpBuilder &b, StructuredEmitter::Place place) {
-  place.offsets.assign(place.offsets.size(), b.getIndexAttr(0));
-  return place;
-}
-
 Value LinearForwardTasks::copyColumns(Value from, const Place &source, Value into, const Place &target) {
   auto matrixAt = [&](Value tensor, const Place &place) {
     SmallVector<bool> isKept(place.sizes.size() - 2, false);
@@ -344,7 +339,7 @@ SmallVector<Value> LinearForwardTasks::visitShort(ValueRange carried) {
 SmallVector<Value> LinearForwardTasks::visitSegment(const Prepared &all, Value first, Value end, ValueRange parts) {
   taskColumns = splitColumns();
   firstColumn = mul(partOfTask, taskColumns);
-  Place whole = atBegin(b, placeOfBlocks(partOfTask, blocks()));
+  Place whole = atBegin(placeOfBlocks(partOfTask, blocks()));
   SmallVector<bool> isKept = {false, false, blocks() > 1, true, true};
   SmallVector<Value> begun = {slice(parts[1], whole.offsets, whole.sizes, isKept), parts[0]};
   auto visit = [&](Value begin, ValueRange carried) {
@@ -371,7 +366,7 @@ Value LinearForwardTasks::initialColumns() {
     return StructuredEmitter::filled(states, 0.0);
   auto places = [&]() -> SmallVector<Place> { return {placeOfBlocks(partOfTask, 1)}; };
   auto load = [&](ValueRange part) -> SmallVector<Value> {
-    return {copyColumns(before, placeInStates(), part[0], atBegin(b, placeOfBlocks(partOfTask, 1)))};
+    return {copyColumns(before, placeInStates(), part[0], atBegin(placeOfBlocks(partOfTask, 1)))};
   };
   return overTasks("linear_attention.state", {states}, places, load, count).getResult(0);
 }
@@ -406,7 +401,7 @@ SmallVector<Value> LinearForwardTasks::emitColumns(ValueRange inits, Value state
   if (linear.getFinalState()) {
     auto ofFinal = [&]() -> SmallVector<Place> { return {placeInStates()}; };
     auto store = [&](ValueRange part) -> SmallVector<Value> {
-      return {copyColumns(after, placeOfBlocks(partOfTask, 1), part[0], atBegin(b, placeInStates()))};
+      return {copyColumns(after, placeOfBlocks(partOfTask, 1), part[0], atBegin(placeInStates()))};
     };
     results.push_back(overTasks("linear_attention.state", {inits[1]}, ofFinal, store, count).getResult(0));
   }

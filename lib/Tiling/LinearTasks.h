@@ -78,6 +78,10 @@ protected:
   /// Where a task stores its states, and the state of the current head in the slice at this place.
   Place placeOfState(int64_t columns);
   Place placeInState(int64_t columns);
+  /// The same place in a slice at `place`: its offsets are 0.
+  Place atBegin(Place place);
+  /// Makes a place of the states of a task that of one head.
+  void takeHead(Place &place, Value head);
   /// Stores rows [`begin`, `begin` + size) of head `member` into a slice at `placeOfRows`.
   using Rounding = llvm::function_ref<Value(mlir::ValueRange)>;
   Value storeRows(Value into, llvm::ArrayRef<attn::Dim> dims, Value member, Value begin,

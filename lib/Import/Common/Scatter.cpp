@@ -162,10 +162,7 @@ FailureOr<Value> frontend::scatterElements(FrontendOp &op, Value tensor, Value i
       llvm::is_contained(cast<RankedTensorType>(updates.getType()).getShape(), 0))
     return tensor;
   Extents extents = extentsOf(b, tensor), covered = extentsOf(b, indices);
-  // The slice checks that there is an update for each index.
-  if (covered != extentsOf(b, updates))
-    updates =
-        slice(b, updates, SmallVector<OpFoldResult>(rank, b.getIndexAttr(0)), covered, SmallVector<int64_t>(rank, 1));
+  updates = firstOf(b, updates, covered); // checks that there is an update for each index
   SmallVector<AffineExpr> along;
   for (int64_t i = 0; i < rank; ++i)
     along.push_back(b.getAffineDimExpr(i == axis ? rank : i));

@@ -156,6 +156,11 @@ Value frontend::slice(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResu
   });
 }
 
+Value frontend::firstOf(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> sizes) {
+  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
+  return slice(b, tensor, offsets, sizes, SmallVector<int64_t>(sizes.size(), 1));
+}
+
 Value frontend::sliceLastDim(ImplicitLocOpBuilder &b, Value tensor, OpFoldResult first, OpFoldResult count,
                              int64_t step) {
   Extents sizes = extentsOf(b, tensor), offsets(sizes.size(), b.getIndexAttr(0));

@@ -39,8 +39,7 @@ static FailureOr<Value> firstOf(Arguments &a, Value source, Value index) {
   if (!fits)
     return a.op.error() << "'src' is " << source.getType() << ", expected extents of at least those of the index, "
                         << index.getType();
-  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
-  return sizes == own ? source : frontend::slice(b, source, offsets, sizes, SmallVector<int64_t>(sizes.size(), 1));
+  return frontend::firstOf(b, source, sizes);
 }
 
 /// Writes `src`, or the number `value`, to the positions along `dim` that `index` has. One number counts as a row.

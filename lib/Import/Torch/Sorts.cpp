@@ -114,9 +114,8 @@ static LogicalResult translateSort(Arguments &a, Values &results) {
   Value positions = sortedPositions(b, *tensor, *axis, isDescending, isChecked ? made : extent);
   if (!isChecked) {
     Extents sizes = frontend::extentsOf(b, positions);
-    SmallVector<OpFoldResult> offsets(rank, b.getIndexAttr(0));
     sizes[*axis] = made;
-    positions = frontend::slice(b, positions, offsets, sizes, SmallVector<int64_t>(rank, 1));
+    positions = frontend::firstOf(b, positions, sizes);
   }
   FailureOr<Value> values = frontend::gatherElements(a.op, *tensor, positions, *axis);
   if (failed(values))

@@ -36,9 +36,8 @@ static LogicalResult translateUnfold(Arguments &a, Values &results) {
   rest = atLeastZero(b, frontend::divideExtents(b, rest, b.getIndexAttr(step)));
   if (!width || !extent) { // the slice has a window, and checks that it fits
     Extents covered = extents;
-    SmallVector<OpFoldResult> offsets(extents.size(), b.getIndexAttr(0));
     covered[*axis] = frontend::addExtents(b, frontend::multiplyExtents(b, {rest, b.getIndexAttr(step)}), *size);
-    tensor = frontend::slice(b, tensor, offsets, covered, SmallVector<int64_t>(extents.size(), 1));
+    tensor = frontend::firstOf(b, tensor, covered);
   }
   extents[*axis] = frontend::addExtents(b, rest, b.getIndexAttr(1));
   extents.push_back(*size);

@@ -27,6 +27,9 @@ mlir::Value transpose(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::A
 mlir::Value slice(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<mlir::OpFoldResult> offsets,
                   llvm::ArrayRef<mlir::OpFoldResult> sizes, llvm::ArrayRef<int64_t> steps);
 
+/// The first elements of each dimension, `sizes` of them. A call is refused if an open extent has fewer.
+mlir::Value firstOf(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<mlir::OpFoldResult> sizes);
+
 /// Elements first, first + step, … of the last dimension.
 mlir::Value sliceLastDim(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, mlir::OpFoldResult first,
                          mlir::OpFoldResult count, int64_t step = 1);
