@@ -6,6 +6,7 @@ over rounds of the runtime's time over Saccade's.
 """
 
 import argparse
+import dataclasses
 import importlib.metadata
 import os
 import pathlib
@@ -109,7 +110,8 @@ def main():
     from saccade_bench.runtime_models import BASE, TINY
 
     version = importlib.metadata.version
-    size, rows = TINY if options.tiny else BASE, []
+    # The lengths of the cases are those of both sizes.
+    size, rows = dataclasses.replace(TINY, positions=BASE.positions) if options.tiny else BASE, []
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.models or pathlib.Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
