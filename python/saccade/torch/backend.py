@@ -36,6 +36,7 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
             the name of any other backend.
             "whole_graph": True compiles all nodes with Saccade. An operator that it does not support is a
             saccade.CompileError.
+            "partition": with "whole_graph", True leaves such operators to PyTorch and compiles the parts between them.
             "require": True raises saccade.NotServed at the compilation if attention of the graph stays PyTorch's.
             "explain": True prints the report of all calls of attention (`saccade.served`) at the end of the process.
             All other options are those of Inductor.
@@ -49,7 +50,7 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
     options = {name.replace("-", "_"): value for name, value in (options or {}).items()}  # as Inductor reads names
     options = {**_options_of(mode), **options}
     require, explain = (_flag(options, name) for name in ("require", "explain"))
-    inner, whole_graph = options.pop("inner", None), _flag(options, "whole_graph")
+    inner, whole_graph, partition = options.pop("inner", None), _flag(options, "whole_graph"), _flag(options, "partition")
     if inner is not None and not isinstance(inner, str):
         raise TypeError(f'option inner is {inner!r:.80}, expected the name of a backend: "inductor" or "eager"')
     if whole_graph:
@@ -57,7 +58,9 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
             raise ValueError("the option whole_graph compiles all nodes with Saccade, expected no other options")
         from saccade.torch.whole_graph import compile_graph
 
-        return compile_graph(graph, example_inputs)
+        return compile_graph(graph, example_inputs, partition=partition, require=require)
+    if partition:
+        raise ValueError("the option partition divides a graph that whole_graph compiles, expected whole_graph=True")
     listing, reading, replaced = listed_graphs.replace(graph, replace_attention)
     calls = [calls_of(*each) for each in replaced]
     for call in itertools.chain(*calls):
@@ -96,7 +99,7 @@ def _flag(options: dict[str, Any], name: str) -> bool:
 
 def _check_options(options: dict[str, Any], inner: str) -> None:
     """Refuses options that neither Saccade nor Inductor has, and those of Inductor for another backend."""
-    own = ("inner", "whole_graph", "require", "explain")
+    own = ("inner", "whole_graph", "partition", "require", "explain")
     if not options:
         return
     of_inductor = torch._inductor.config.get_config_copy()

@@ -18,6 +18,7 @@ from saccade.torch.caches import register_caches
 from saccade.torch.errors import ExportError
 from saccade.torch.program import Program, Result
 from saccade.torch.reader import read
+from saccade.torch.unsupported import PARTITION, explaining
 
 
 def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | None = None,
@@ -130,7 +131,8 @@ class Compiled:
         constants = {name: x for name, x in program.constants.items() if is_versioned(x)}
         ties = {name: owners[name][0][owners[name][1]] for name in (self._source.ties if self._source else ())}
         watched = Watched({**ties, **constants}, set(constants), owners) if constants or ties else None
-        module = compile_model(program.text, True, **self._options)
+        module = explaining(program.graph, lambda: compile_model(program.text, True, **self._options),
+                            f"{PARTITION} leaves them to PyTorch and compiles the rest")  # fmt: skip
         weights = {value.argument: weight.source for value, weight in program.weights}
         titles = {value.argument: value.name for value, _ in program.weights}
         held = {argument: owners[name] for argument, name in titles.items()

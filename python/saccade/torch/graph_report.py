@@ -51,10 +51,10 @@ def _call(node: Node, function: str, reason: str | None) -> _served.Call:
     tensors = node.args[0] if node.args and isinstance(node.args[0], (list, tuple)) else node.args
     examples = [x.meta.get("example_value", x.meta.get("val")) for x in tensors[:3] if isinstance(x, Node)]
     operands = [x for x in examples if isinstance(x, torch.Tensor)]
-    return _served.Call(function, _module_name(modules), _place(node), _served.operands_text(operands), reason)
+    return _served.Call(function, module_name(modules), place(node), _served.operands_text(operands), reason)
 
 
-def _module_name(modules: Sequence[Any]) -> str:
+def module_name(modules: Sequence[Any]) -> str:
     """The qualified name of the innermost module, as Dynamo's source "L['self'].layers[0].attention" gives it; the
     class of the outermost one."""
     if not modules:
@@ -65,7 +65,7 @@ def _module_name(modules: Sequence[Any]) -> str:
     return path or (kind if isinstance(kind, str) else kind.__name__).rpartition(".")[2]
 
 
-def _place(node: Node) -> str:
+def place(node: Node) -> str:
     """The innermost line of the user's code of a node's stack."""
     lines = re.findall(r'File "(.*?)", line (\d+)', node.meta.get("stack_trace") or "")
     for file, line in reversed(lines):

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from saccade.torch import quantizing
+from saccade.torch.decompositions import own
 
 OPERATORS = frozenset("""
     __and__ __or__ __xor__ _assert_async _assert_scalar _assert_tensor_metadata _conj _conj_physical _log_softmax
@@ -42,16 +42,7 @@ def is_known(op: Any) -> bool:
     return namespace == "aten" and (ALIASES.get(name, name) in OPERATORS or name.startswith("sym_"))
 
 
-def _eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, device: Any = None,
-         **_: Any) -> torch.Tensor:
-    """torch.eye. PyTorch's decomposition counts in unsigned integers, which programs cannot have."""
-    rows, columns = (torch.arange(size, device=device) for size in (n, n if m is None else m))
-    return (rows.unsqueeze(-1) == columns).to(dtype or torch.get_default_dtype())
-
-
 def decompositions() -> dict[Any, Any]:
     """Decompositions of the operators that the compiler does not support, almost all of them PyTorch's."""
     table = torch.export.default_decompositions()
-    own = {torch.ops.saccade.quantize_rows.default: quantizing.unchecked, torch.ops.aten.eye.default: _eye,
-           torch.ops.aten.eye.m: _eye}
-    return {op: table[op] for op in list(table.keys()) if not is_known(op)} | own
+    return {op: table[op] for op in list(table.keys()) if not is_known(op)} | own()

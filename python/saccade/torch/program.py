@@ -54,6 +54,8 @@ class Program(_graph.Program):
     """The pytree of the results."""
     fixed_inputs: dict[int, Any]
     """Non-tensor leaves of the arguments by index, with their values at the export."""
+    graph: torch.fx.Graph
+    """What was read, after PyTorch's decompositions."""
     returned: list[Any]
     """The leaves of the results: `Result` for a tensor of @main, others unchanged."""
     constants: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)

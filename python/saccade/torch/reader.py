@@ -166,8 +166,8 @@ class _Reader:
             raise self.error("the module returns no tensor")
         arguments = [declare(name, type, extents, self.updated.get(name)) for name, type, extents in self.arguments]
         text = self.out.function(arguments + self.weight_arguments, results)
-        return Program(text, self.inputs, self.weights, outputs, spec.in_spec, spec.out_spec, fixed, returned,
-                       self.constants, frozenset(self.complex_inputs))
+        return Program(text, self.inputs, self.weights, outputs, spec.in_spec, spec.out_spec, fixed,
+                       self.exported.graph, returned, self.constants, frozenset(self.complex_inputs))
 
     def _alias(self, node: Any, user: Any, type: str, name: str) -> str:
         """A value as a result of @main. It has a single type in the graph; the alias has the type of the export."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export.graph_signature import (
     InputKind,
     InputSpec,
@@ -18,54 +21,95 @@ from torch.export.graph_signature import (
 )
 
 import saccade
+from saccade import _log
+from saccade.errors import NotServed
 from saccade.torch import listed_graphs
 from saccade.torch.fallback import requires_grad
 from saccade.torch.operators import decompositions
+from saccade.torch.partition import divide
 from saccade.torch.program import Result
 from saccade.torch.reader import read_graph
 from saccade.torch.rewriting import replace_attention
+from saccade.torch.unsupported import explaining
+
+_ADVICE = 'the option "partition": True leaves them to PyTorch and compiles the rest'
 
 
-def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *, partition: bool = False,
+                  require: bool = False) -> Callable[..., Any]:  # fmt: skip
     """The graph as one program. Its inputs, which include the parameters of modules, are arguments of the program.
 
-    Raises saccade.CompileError or saccade.torch.ExportError: an operator or a type that Saccade does not support;
-    NotImplementedError: a gradient is required.
+    Args:
+        partition: compiles the parts of the graph that Saccade supports; PyTorch runs the rest.
+        require: raises saccade.NotServed if the rest has attention.
+
+    Raises saccade.CompileError or saccade.torch.ExportError: an operator or a type that Saccade does not support,
+    without `partition`; NotImplementedError: a gradient is required.
     """
     if requires_grad(*example_inputs):
         raise NotImplementedError("an input requires grad, which the option whole_graph does not support: call under "
                                   "torch.no_grad(), or train without the option")
     # What is kept is reported by the compiler.
     listing, reading, _ = listed_graphs.replace(graph, replace_attention, only_flex=True)
-    compiled: Callable[..., Any] = aot_autograd(fw_compiler=_compile, decompositions=decompositions())(
-        graph, example_inputs)
+    compiled: Callable[..., Any] = aot_autograd(
+        fw_compiler=functools.partial(_compile_parts, require=require) if partition else _compile_whole,
+        decompositions=decompositions())(graph, example_inputs)
     return listing.checked(compiled, reading)
 
 
-def _compile(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def _compile_whole(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compiles a graph of aten operators without effects."""
-    program = read_graph(_as_exported(graph), "graph of torch.compile")
+    call: Callable[..., Any] = explaining(graph.graph, lambda: _compile(graph), _ADVICE)
+    return call
+
+
+def _compile_parts(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], require: bool) -> Callable[..., Any]:
+    """Compiles what Saccade supports of a graph of aten operators."""
+    with _log.step("dividing a graph of torch.compile") as step:
+        divided, plan = divide(graph, _compile)
+        step.done = str(plan)
+    for node, reason in plan.rest if require else ():
+        if re.search("attention|transformer", str(node.target)):
+            raise NotServed(f"{node.target} ('{node.name}') stays PyTorch's{': ' * bool(reason)}{reason}")
+    return lambda *arguments: divided(*arguments)
+
+
+def _compile(graph: torch.fx.GraphModule) -> Callable[..., Any]:
+    with unset_fake_temporarily():  # for constants
+        program = read_graph(_as_exported(graph), "graph of torch.compile")
+        weights = [weight.tensor for _, weight in program.weights]
     main = saccade.compile(program.text).main
     returned = program.returned
 
     def call(*arguments: Any) -> Any:
         given = program.arguments(arguments)
-        results = main(*[int(x) if isinstance(x, torch.SymInt) else x for x in given])
+        results = main(*[int(x) if isinstance(x, torch.SymInt) else x for x in given], *weights)
         if not isinstance(results, tuple):
             results = (results,)
-        return [results[leaf.number] if isinstance(leaf, Result) else leaf for leaf in returned]
+        return [_as_tensor(results[leaf.number]) if isinstance(leaf, Result) else leaf for leaf in returned]
 
     return call
 
 
+def _as_tensor(x: Any) -> torch.Tensor:
+    """A result, which is an array if the program takes no tensors."""
+    if isinstance(x, torch.Tensor):
+        return x
+    if x.dtype.name == "bfloat16":  # of ml_dtypes
+        return torch.from_numpy(x.view("uint16")).view(torch.bfloat16)
+    return torch.from_numpy(x)
+
+
 def _as_exported(graph: torch.fx.GraphModule) -> Any:
     """The graph with the attributes of an exported program that the reader reads."""
-    inputs, outputs = [], []
+    inputs, outputs, constants = [], [], _lift_constants(graph)
     for node in graph.graph.nodes:
         if node.op == "placeholder":
             is_size = not isinstance(node.meta.get("val"), torch.Tensor)
             argument = SymIntArgument(name=node.name) if is_size else TensorArgument(name=node.name)
-            inputs.append(InputSpec(kind=InputKind.USER_INPUT, arg=argument, target=None))
+            is_constant = node.name in constants
+            kind = InputKind.CONSTANT_TENSOR if is_constant else InputKind.USER_INPUT
+            inputs.append(InputSpec(kind=kind, arg=argument, target=node.name if is_constant else None))
         elif node.op == "output":
             for value in node.args[0]:
                 if not isinstance(value, torch.fx.Node) or not isinstance(value.meta.get("val"), torch.Tensor):
@@ -74,5 +118,22 @@ def _as_exported(graph: torch.fx.GraphModule) -> Any:
                 argument = TensorArgument(name=value.name)
                 outputs.append(OutputSpec(kind=OutputKind.USER_OUTPUT, arg=argument, target=None))
     signature = SimpleNamespace(input_specs=inputs, output_specs=outputs)
-    return SimpleNamespace(graph=graph.graph, graph_signature=signature, state_dict={}, constants={},
+    return SimpleNamespace(graph=graph.graph, graph_signature=signature, state_dict={}, constants=constants,
                            call_spec=SimpleNamespace(in_spec=None, out_spec=None))
+
+
+def _lift_constants(graph: torch.fx.GraphModule) -> dict[str, torch.Tensor]:
+    """Replaces the tensors that the graph has as attributes by inputs; returns them by the names of the inputs."""
+    constants: dict[str, torch.Tensor] = {}
+    first = next(iter(graph.graph.nodes))
+    for node in graph.graph.find_nodes(op="get_attr"):
+        tensor = functools.reduce(getattr, node.target.split("."), graph)
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        with graph.graph.inserting_before(first):
+            given = graph.graph.placeholder(node.name)
+        given.meta = dict(node.meta, val=node.meta.get("val", tensor))
+        node.replace_all_uses_with(given)
+        graph.graph.erase_node(node)
+        constants[given.name] = tensor
+    return constants
