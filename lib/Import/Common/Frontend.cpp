@@ -164,10 +164,27 @@ LogicalResult FrontendOp::inlineRegion(Region &region, ValueRange arguments, Sma
   return success();
 }
 
+/// Reports all ops without a translator at once: the first one of each name, with their number.
+static LogicalResult requireTranslators(func::FuncOp function, const Frontend &frontend) {
+  llvm::MapVector<StringRef, SmallVector<Operation *>> unknown;
+  for (Operation &op : function.getBody().getOps())
+    if (std::optional<StringRef> name = frontend.nameOf(&op))
+      if (!isNoValue(&op, frontend) && !frontend.translators.contains(*name))
+        unknown[*name].push_back(&op);
+  for (auto &[name, ops] : unknown) {
+    InFlightDiagnostic error = FrontendOp(ops.front(), frontend).error() << "this op is not supported";
+    if (ops.size() > 1)
+      error << " (" << ops.size() << " such ops)";
+  }
+  return success(unknown.empty());
+}
+
 LogicalResult saccade::frontend::translate(func::FuncOp function, const Frontend &frontend) {
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
     if (isTooLarge(type))
       return function.emitError() << "argument " << i << " is " << type << ", which is too large";
+  if (failed(requireTranslators(function, frontend)))
+    return failure();
   SmallVector<Operation *> missing;
   for (Block &block : function.getBody())
     for (Operation &op : llvm::make_early_inc_range(block)) {

@@ -17,8 +17,11 @@ import onnx
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep
 
+from saccade import _log, _parameters
 from saccade._graph import ELEMENTS, Program, Tensor
+from saccade.errors import CompileError
 from saccade.module import compile_model
+from saccade.onnx.partition import Plan, divide
 from saccade.onnx.reader import read, read_model
 
 
@@ -33,30 +36,101 @@ class Model(BackendRep):  # type: ignore[misc]
         main = self.module.main
         self.main = main.bind(**{weight.argument: _array(tensor) for weight, tensor in program.weights})
 
+    @property
+    def elements(self) -> dict[str, str]:
+        """MLIR's element types of the results, by name."""
+        types = [result.type.rstrip(">").rpartition("x")[2].rpartition("<")[2] for result in self.module.main.results]
+        return {value.name: element for value, element in zip(self.program.outputs, types)}
+
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
         """The outputs for inputs in the model's order, by name, or as a single array. Raises TypeError and ValueError
         for invalid inputs."""
-        expected = self.program.inputs
-        if isinstance(inputs, Mapping):
-            if unknown := sorted(set(inputs) - {value.name for value in expected}):
-                names = ", ".join(each.name for each in expected)
-                raise TypeError(f"the model has no input {unknown[0]!r}; it has: {names}")
-            if missing := [value.name for value in expected if value.name not in inputs]:
-                raise TypeError(f"the input {missing[0]!r} is missing")
-            inputs = [inputs[value.name] for value in expected]
-        elif isinstance(inputs, np.ndarray):
-            inputs = [inputs]
-        if len(inputs) != len(expected):
-            raise TypeError(f"found {len(inputs)} inputs, expected {len(expected)}")
+        inputs = _in_order(inputs, [value.name for value in self.program.inputs])
         results = self.main(*(np.asarray(each) for each in inputs))
         return results if isinstance(results, tuple) else (results,)
 
 
-def prepare(model: onnx.ModelProto | str | os.PathLike[str], device: str = "CPU", **options: Any) -> Model:
-    """Compiles a model or a model file. Raises saccade.onnx.ModelError and saccade.CompileError."""
+class Divided(BackendRep):  # type: ignore[misc]
+    """A model of which Saccade compiled what it supports; ONNX Runtime runs the rest."""
+
+    def __init__(self, model: onnx.ModelProto, **options: Any):
+        """Divides and compiles a model; `options` are those of `saccade.compile`.
+
+        Raises:
+            saccade.onnx.ModelError: an invalid model.
+            ImportError: ONNX Runtime is not installed, and there are nodes for it.
+        """
+        weights = {tensor.name for tensor in model.graph.initializer}
+        self.inputs = [value.name for value in model.graph.input if value.name not in weights]
+        """The names of the inputs."""
+        with _log.step("dividing an ONNX model") as step:
+            self.plan: Plan = divide(model, lambda part: Model(read_model(part), **options))
+            """The parts. `print(model.plan)` says how many nodes each side runs."""
+            step.done = str(self.plan)
+        self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._returned = [value.name for value in model.graph.output]
+        last = {name: number for number, part in enumerate(self.plan.parts) for name in part.inputs}
+        self._over = [[name for name, at in last.items() if at == number and name not in self._returned]
+                      for number in range(len(self.plan.parts))]  # fmt: skip
+
+    def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
+        """As `Model.run`."""
+        values = dict(zip(self.inputs, map(np.asarray, _in_order(inputs, self.inputs))))
+        for part, over in zip(self.plan.parts, self._over):
+            values.update(zip(part.outputs, part.run([values[name] for name in part.inputs])))
+            for name in over:  # frees arrays that nothing else reads
+                del values[name]
+        return tuple(values[name] if name in values else onnx.numpy_helper.to_array(self._weights[name])
+                     for name in self._returned)  # fmt: skip
+
+
+def _in_order(inputs: Any, expected: Sequence[str]) -> Sequence[Any]:
+    """The inputs of a model in its order."""
+    if isinstance(inputs, Mapping):
+        if unknown := sorted(set(inputs) - set(expected)):
+            raise TypeError(f"the model has no input {unknown[0]!r}; it has: {', '.join(expected)}")
+        if missing := [name for name in expected if name not in inputs]:
+            raise TypeError(f"the input {missing[0]!r} is missing")
+        inputs = [inputs[name] for name in expected]
+    elif isinstance(inputs, np.ndarray):
+        inputs = [inputs]
+    if len(inputs) != len(expected):
+        raise TypeError(f"found {len(inputs)} inputs, expected {len(expected)}")
+    given: Sequence[Any] = inputs
+    return given
+
+
+def prepare(model: onnx.ModelProto | str | os.PathLike[str], device: str = "CPU", *, partition: bool = False,
+            **options: Any) -> Model | Divided:  # fmt: skip
+    """Compiles a model or a model file.
+
+    Args:
+        partition: True compiles the parts that Saccade supports, and leaves the other nodes to ONNX Runtime.
+        options: those of `saccade.compile`.
+
+    Raises:
+        saccade.onnx.ModelError, saccade.CompileError: an invalid model, or one that is not supported.
+        ImportError: a part is left to ONNX Runtime, which is not installed.
+    """
     if not supports_device(device):
         raise NotImplementedError(f"the device {device!r} is not supported, expected 'CPU'")
-    return Model(read_model(model) if isinstance(model, onnx.ModelProto) else read(model), **options)
+    if _parameters.flag("partition", partition):
+        return Divided(model if isinstance(model, onnx.ModelProto) else _load(model), **options)
+    program = read_model(model) if isinstance(model, onnx.ModelProto) else read(model)
+    try:
+        return Model(program, **options)
+    except CompileError as error:
+        if "not supported" not in str(error):
+            raise
+        advice = "saccade.onnx.backend.prepare(MODEL, partition=True) leaves what is not supported to ONNX Runtime"
+        raise CompileError(f"{error}\n{advice}", error.diagnostics) from None
+
+
+def _load(path: str | os.PathLike[str]) -> onnx.ModelProto:
+    """A model file with its external data. Raises ModelError for an invalid one."""
+    path = os.fspath(path)
+    read(path)  # its checks
+    return onnx.load(path)
 
 
 def run_model(model: onnx.ModelProto, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:

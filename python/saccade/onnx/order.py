@@ -13,7 +13,7 @@ def describe(node: Any) -> str:
     return f"node '{node.name}' ({node.op_type})" if node.name else f"a node {node.op_type}"
 
 
-def _reads(node: Any) -> set[str]:
+def reads(node: Any) -> set[str]:
     """The names that a node reads, including those that its subgraphs read from the enclosing graph."""
     names = {each for each in node.input if each}
     for attribute in node.attribute:
@@ -24,7 +24,7 @@ def _reads(node: Any) -> set[str]:
         for inner in graph.node:
             own.update(inner.output)
         for inner in graph.node:
-            names |= _reads(inner) - own
+            names |= reads(inner) - own
         names |= {value.name for value in graph.output} - own
     return names
 
@@ -39,7 +39,7 @@ def sort_nodes(nodes: Any, scope: Scope, file: str) -> list[Any]:
                 raise ModelError(f"{file}: {describe(node)}: the output '{name}' is there already")
             if name:
                 producers[name] = i
-    waits = [{producers[name] for name in _reads(node) if name in producers} for node in nodes]
+    waits = [{producers[name] for name in reads(node) if name in producers} for node in nodes]
     order, done = [], [False] * len(nodes)
     for start in range(len(nodes)):
         stack = [(start, iter(sorted(waits[start])))] if not done[start] else []

@@ -86,7 +86,7 @@ class Plan:
         return f"{compiled} compiled by Saccade; run by PyTorch: {listed or 'none'}"
 
 
-class _Support(OperatorSupportBase):
+class _Support(OperatorSupportBase):  # type: ignore[misc]
     def __init__(self, refused: Mapping[str, str]):
         self.refused = refused
 
@@ -100,7 +100,7 @@ class _Support(OperatorSupportBase):
         return not _is_size(node) and all(map(_has_tensors, (node, *node.all_input_nodes)))
 
 
-class _Part(torch.nn.Module):
+class _Part(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, call: Callable[..., Any]):
         super().__init__()
         self.call = call
@@ -117,8 +117,9 @@ def _has_tensors(node: Node) -> bool:
     """Whether a node's values are sizes, or dense tensors of types that programs have."""
     value = node.meta.get("val")
     values = value if isinstance(value, (list, tuple)) else [value]
-    return all(isinstance(x, (int, torch.SymInt)) or x is None or isinstance(x, torch.Tensor) and x.dtype in ELEMENTS
-               and x.layout == torch.strided and not x.is_nested and x.device.type == "cpu" for x in values)  # fmt: skip
+    return all(x is None or isinstance(x, (int, torch.SymInt)) or isinstance(x, torch.Tensor) and x.dtype in ELEMENTS
+               and x.layout == torch.strided and not x.is_nested and x.device.type == "cpu"
+               for x in values)  # fmt: skip
 
 
 def _is_worthwhile(nodes: Any) -> bool:

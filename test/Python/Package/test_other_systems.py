@@ -61,6 +61,22 @@ def sdpa(torch, q=Q, **options):
     return function(torch.tensor(q), torch.tensor(K), torch.tensor(V), **masks)
 
 
+def test_fused_encoder_layer_of_pytorch_hides_what_a_float_mask_adds_to(torch):
+    import saccade.torch.backend  # noqa: F401 - registers it
+
+    torch.manual_seed(0)
+    layer, x = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True, dropout=0.0).eval(), torch.randn(1, 5, 8)
+    own = torch.full((5, 5), -math.inf).fill_diagonal_(0)
+    bias = -0.5 * (torch.arange(5.0)[:, None] - torch.arange(5.0)).abs()
+    added = layer(x.clone().requires_grad_(), src_mask=bias).detach()
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x, src_mask=bias), layer(x, src_mask=own))
+        assert layer(x, src_mask=bias - 1).isnan().all()
+        ours = torch.compile(lambda x: layer(x, src_mask=bias), backend="saccade", options={"whole_graph": True})
+        torch.testing.assert_close(ours(x), added)
+
+
+
 def test_sdpa_gives_0_to_rows_without_keys_and_the_mean_at_the_lowest_float(torch):
     same(sdpa(torch, attn_mask=NOTHING), 0)
     same(sdpa(torch, attn_mask=np.full((3, 5), -np.inf, np.float32)), 0)

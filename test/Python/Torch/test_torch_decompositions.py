@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import saccade.torch.backend
+import saccade.torch.backend  # noqa: F401 - registers it
 from saccade.torch.decompositions import own
 
 TABLE = own()

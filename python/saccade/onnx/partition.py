@@ -1,0 +1,262 @@
+"""Models of which Saccade compiles the parts that it supports, and ONNX Runtime runs the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+from onnx import helper
+
+from saccade._text import Scope
+from saccade.errors import CompileError
+from saccade.onnx.errors import ModelError
+from saccade.onnx.order import reads, sort_nodes
+from saccade.onnx.tensors import TYPES
+
+_SHAPES = frozenset("Cast Concat Constant ConstantOfShape Expand Flatten Gather Identity Range Reshape Shape Size Slice "
+                    "Split Squeeze Tile Transpose Unsqueeze".split())
+"""Operators that compute shapes, or move elements."""
+
+_IR_VERSION = 10
+"""The version of the format that has all types but those of 4-bit floats."""
+
+_SMALLEST = 2
+"""The number of other operators from which on a part is worth a call."""
+
+
+@dataclasses.dataclass
+class Part:
+    """Nodes that run together."""
+
+    is_compiled: bool
+    """By Saccade; others are run by ONNX Runtime."""
+    model: Any
+    """A ModelProto with these nodes."""
+    inputs: list[str]
+    outputs: list[str]
+    run: Callable[[Sequence[Any]], Sequence[Any]]
+    """Takes arrays for `inputs`, returns those of `outputs`."""
+
+
+class Plan:
+    """The parts of a model in the order in which they run."""
+
+    def __init__(self, parts: list[Part], reasons: Mapping[str, str]):
+        self.parts = parts
+        self.reasons = reasons
+        """Why nodes are left to ONNX Runtime, by name."""
+
+    def __str__(self) -> str:
+        compiled = [part for part in self.parts if part.is_compiled]
+        rest = Counter(node.op_type for part in self.parts if not part.is_compiled for node in part.model.graph.node)
+        listed = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in rest.most_common())
+        count = sum(len(part.model.graph.node) for part in compiled)
+        return (f"{count} nodes in {len(compiled)} {'part' if len(compiled) == 1 else 'parts'} compiled by Saccade; "
+                f"run by ONNX Runtime: {listed or 'none'}")
+
+
+def divide(model: Any, compile_part: Callable[[Any], Any]) -> Plan:
+    """Divides a model.
+
+    Nodes are numbered along the edges of the graph: even numbers for ONNX Runtime, odd ones for Saccade, and a node has the
+    smallest number that is at least those of its operands. Equal numbers make one part, so no part waits for itself.
+
+    Args:
+        model: a ModelProto with its weights; it is not changed.
+        compile_part: compiles the ModelProto of a part; the result has a method `run` that takes a list of arrays,
+            and `elements`, MLIR's element types of its results by name. Raises ModelError or CompileError. Nodes that the message quotes by name are left to ONNX Runtime, or else
+            the whole part is.
+
+    Raises:
+        ImportError: a node is left to ONNX Runtime, which is not installed.
+        ModelError: the graph is invalid, or a part is, in the words of ONNX Runtime.
+    """
+    whole = _Whole(model)
+    refused: dict[str, str] = {}  # reasons by names of nodes
+    compiled: dict[tuple[str, ...], Any] = {}  # by the names of nodes
+    while True:
+        parts, failed = whole.parts(refused), False
+        for is_compiled, nodes in parts:
+            names = tuple(node.name for node in nodes)
+            if not is_compiled or names in compiled:
+                continue
+            if small := _why_not(nodes) or whole.untyped(nodes):
+                refused |= small
+                failed = True
+                continue
+            try:
+                compiled[names] = compile_part(whole.model_of(nodes))
+            except (CompileError, ModelError) as error:
+                refused |= _quoted(error, nodes) or dict.fromkeys(names, str(error))
+                failed = True
+        if not failed:
+            break
+    built = []
+    for is_compiled, nodes in parts:
+        part = whole.model_of(nodes, compiled.values())
+        inputs, outputs = ([value.name for value in values] for values in (part.graph.input, part.graph.output))
+        run = compiled[tuple(node.name for node in nodes)].run if is_compiled else _session(part, outputs)
+        built.append(Part(is_compiled, part, inputs, outputs, run))
+    return Plan(built, refused)
+
+
+class _Whole:
+    """A model whose nodes are sorted and have names, and whose constants are weights."""
+
+    def __init__(self, model: Any):
+        self.model = onnx.ModelProto()
+        self.model.CopyFrom(model)
+        del self.model.graph.node[:]
+        self.model.graph.node.extend(sort_nodes(model.graph.node, Scope(), "model"))
+        self.model = _with_types(self.model)
+        graph = self.model.graph
+        self.nodes = []
+        self.weights = {tensor.name: tensor for tensor in graph.initializer}
+        for number, node in enumerate(_needed(graph)):
+            if (tensor := _constant(node)) is not None:
+                self.weights[tensor.name] = tensor
+                continue
+            node.name = f"{node.name or node.op_type}#{number}"  # messages quote it
+            self.nodes.append(node)
+        self.values = {value.name: value for value in (*graph.value_info, *graph.output, *graph.input)}
+        self.producers = {name: node.name for node in self.nodes for name in node.output if name}
+        self.returned = [value.name for value in graph.output]
+
+    def parts(self, refused: Mapping[str, str]) -> list[tuple[bool, list[Any]]]:
+        """The nodes of each part, and whether Saccade is to compile it."""
+        numbers: dict[str, int] = {}
+        parts: dict[int, list[Any]] = {}
+        for node in self.nodes:
+            before = [numbers[self.producers[name]] for name in reads(node) if name in self.producers]
+            number = max(before, default=0)
+            number += number % 2 == (node.name in refused)
+            numbers[node.name] = number
+            parts.setdefault(number, []).append(node)
+        return [(number % 2 == 1, parts[number]) for number in sorted(parts)]
+
+    def _edges(self, nodes: Sequence[Any]) -> tuple[list[str], list[str]]:
+        """What nodes take from outside, without weights, and what is read outside."""
+        own = dict.fromkeys(name for node in nodes for name in node.output if name)
+        taken = dict.fromkeys(name for node in nodes for name in sorted(reads(node))
+                              if name not in own and name not in self.weights)  # fmt: skip
+        names = {node.name for node in nodes}
+        outside = {name for node in self.nodes if node.name not in names for name in reads(node)}
+        return list(taken), [name for name in own if name in outside or name in self.returned]
+
+    def untyped(self, nodes: Sequence[Any]) -> dict[str, str]:
+        """The nodes that read a value from outside whose type or rank is not known."""
+        unknown = {name for name in self._edges(nodes)[0] if not _is_typed(self.values.get(name))}
+        return {node.name: f"the type and the rank of its input '{name}' are not known"
+                for node in nodes for name in sorted(reads(node)) if name in unknown}  # fmt: skip
+
+    def model_of(self, nodes: Sequence[Any], compiled: Any = ()) -> Any:
+        """The ModelProto of nodes. `compiled` has the parts whose results have known types."""
+        taken, given = self._edges(nodes)
+        types = {name: element for each in compiled for name, element in each.elements.items()}
+        weights = [self.weights[name] for name in dict.fromkeys(
+            name for node in nodes for name in sorted(reads(node))) if name in self.weights]  # fmt: skip
+        graph = helper.make_graph(nodes, self.model.graph.name or "part", [self._value(name, types) for name in taken],
+                                  [self._value(name, {}) for name in given], weights,
+                                  value_info=[self.values[name] for node in nodes for name in node.output
+                                              if name in self.values and name not in given])  # fmt: skip
+        model = helper.make_model(graph, opset_imports=self.model.opset_import, functions=self.model.functions)
+        # ONNX Runtime refuses versions that are newer than itself, and most models need none.
+        needed = helper.find_min_ir_version_for(self.model.opset_import, ignore_unknown=True)
+        model.ir_version = min(self.model.ir_version, max(needed, _IR_VERSION))
+        return model
+
+    def _value(self, name: str, types: Mapping[str, str]) -> Any:
+        if name in self.values and self.values[name].type.WhichOneof("value"):
+            return self.values[name]
+        element = next((number for number, mlir in TYPES.items() if mlir == types.get(name)), None)
+        return helper.make_tensor_value_info(name, element, None) if element else onnx.ValueInfoProto(name=name)
+
+
+def _needed(graph: Any) -> list[Any]:
+    """The nodes that outputs depend on, of nodes that are sorted."""
+    requested, needed = {value.name for value in graph.output}, []
+    for node in reversed(graph.node):
+        if requested.intersection(node.output):
+            requested |= reads(node)
+            needed.append(node)
+    return needed[::-1]
+
+
+def _with_types(model: Any) -> Any:
+    """The model with the types of its values, as far as they can be inferred."""
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    if all(each.domain in ("", "ai.onnx", "ai.onnx.ml") for each in model.opset_import):
+        return inferred
+    try:
+        from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
+
+        return SymbolicShapeInference.infer_shapes(inferred, auto_merge=True)
+    except Exception:  # it needs sympy, and gives up at operators that it does not know
+        return inferred
+
+
+def _is_typed(value: Any) -> bool:
+    if value is None or value.type.WhichOneof("value") != "tensor_type":
+        return False
+    tensor = value.type.tensor_type
+    return tensor.elem_type in TYPES and tensor.HasField("shape")
+
+
+def _constant(node: Any) -> Any:
+    """The tensor of a Constant node; None for other nodes, and for strings and sparse tensors."""
+    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or len(node.attribute) != 1:
+        return None
+    attribute, name = node.attribute[0], node.output[0]
+    if attribute.name == "value":
+        tensor = onnx.TensorProto()
+        tensor.CopyFrom(attribute.t)
+        tensor.name = name
+        return tensor
+    kinds = {"value_float": (1, [attribute.f], []), "value_int": (7, [attribute.i], []),
+             "value_floats": (1, attribute.floats, [len(attribute.floats)]),
+             "value_ints": (7, attribute.ints, [len(attribute.ints)])}  # fmt: skip
+    if attribute.name not in kinds:
+        return None
+    element, values, dims = kinds[attribute.name]
+    return helper.make_tensor(name, element, dims, values)
+
+
+def _why_not(nodes: Sequence[Any]) -> dict[str, str]:
+    if sum(node.op_type not in _SHAPES for node in nodes) >= _SMALLEST:
+        return {}
+    return dict.fromkeys((node.name for node in nodes), "the part is too small to be worth a call")
+
+
+def _quoted(error: Exception, nodes: Sequence[Any]) -> dict[str, str]:
+    """The nodes that an error is about, with the message. An operator that is not supported stands for all such nodes."""
+    texts = [each.message for each in error.diagnostics] if isinstance(error, CompileError) else []
+    known = {node.name: node for node in nodes}
+    found: dict[str, str] = {}
+    for text in texts or [str(error)]:
+        for node in (known[name] for name in re.findall(r"'([^' ]+)'", text)[:2] if name in known):
+            same = nodes if "this op is not supported" in text or "operator set" in text else [node]
+            found |= {each.name: text for each in same
+                      if (each.op_type, each.domain) == (node.op_type, node.domain)}  # fmt: skip
+    return found
+
+
+def _session(part: Any, outputs: Sequence[str]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Runs a part by ONNX Runtime on the CPU."""
+    try:
+        import onnxruntime
+    except ImportError:
+        names = ", ".join(dict.fromkeys(node.op_type for node in part.graph.node))
+        raise ImportError(f"{names}: ONNX Runtime is to run what Saccade does not support, and is not installed: "
+                          "pip install onnxruntime") from None  # fmt: skip
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # classes of their own for each kind of error
+        raise ModelError(f"ONNX Runtime: {error}") from None
+    inputs = [value.name for value in part.graph.input]
+    return lambda arrays: session.run(list(outputs), dict(zip(inputs, arrays)))
