@@ -2,10 +2,10 @@
 """Which attention of client libraries Saccade serves: small models of timm, x-transformers, vit-pytorch, diffusers,
 open_clip, torchvision and PyTorch's own modules.
 
-Usage: clients.py --site FOLDER [--install] [--only REGEX] [--out FILE]
+Usage: clients.py --site FOLDER [--install] [--only REGEX] [--whole] [--out FILE]
 Each model is run as it is, in `saccade.torch.enabled()`, and, if that does not serve all of its attention, by
-torch.compile(backend="saccade"). Outputs, and gradients of inputs and parameters, are compared. The table says what was
-served, and the reason for the rest. --install fills FOLDER by pip; the environment of the tests stays as it is.
+torch.compile(backend="saccade"). Outputs, and gradients of inputs and parameters, are compared. Then the whole model is
+compiled, with the options whole_graph and partition. The table says what was served, and the reason for the rest. --install fills FOLDER by pip; the environment of the tests stays as it is.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import contextlib
 import functools
 import importlib
 import importlib.metadata
+import logging
 import os
 import pathlib
 import re
@@ -24,10 +25,11 @@ import textwrap
 import types
 
 # The packages whose versions the table says.
-SHOWN = ("timm", "x-transformers", "vit-pytorch", "einops", "einx", "diffusers", "open_clip_torch", "torchvision")
-PACKAGES = ["timm==1.0.22", "x-transformers==2.11.24", "vit-pytorch==1.16.4", "einops==0.8.1", "einx==0.3.0",
-            "diffusers==0.35.2", "open_clip_torch==3.2.0", "torchvision==0.28.0", "torch-einops-utils==0.2.0",
-            "loguru", "ftfy", "wcwidth", "frozendict", "requests", "urllib3", "idna", "certifi", "charset-normalizer",
+SHOWN = ("timm", "x-transformers", "vit-pytorch", "einops", "einx", "diffusers", "sentence-transformers",
+         "open_clip_torch", "torchvision")
+PACKAGES = ["timm==1.0.31", "x-transformers==2.31.10", "vit-pytorch==1.26.14", "einops==0.8.2", "einx==0.4.3",
+            "diffusers==0.42.1", "sentence-transformers==6.2.0", "open_clip_torch==3.3.0", "torchvision==0.28.0",
+            "torch-einops-utils==0.2.0", "scipy", "scikit-learn", "joblib", "threadpoolctl", "cloudpickle", "loguru", "ftfy", "wcwidth", "frozendict", "requests", "urllib3", "idna", "certifi", "charset-normalizer",
             "importlib_metadata", "zipp", "pillow"]  # fmt: skip
 TOLERANCE = 2e-3
 """The greatest difference of f32 results, relative to the greatest element."""
@@ -44,7 +46,15 @@ the second way if both served as many.
   its greatest element, or of a thousandth of the greatest of all results if that is more.
 - *error*: the model or the comparison failed, for instance after the limit of {SECONDS} s.
 - The reasons are those that Saccade reports. One that starts with a way is of the other way than the row.
+
+The column *whole graph* is of `torch.compile(backend="saccade", options={{"whole_graph": True}})` without gradients: *equal* where
+each graph becomes one program. Where an operator is not supported, `"partition": True` leaves it to PyTorch, and the
+column names it. Results are compared with those of `torch.compile(backend="aot_eager")`, which differ from the plain
+model's in the padding of `nn.TransformerEncoder`.
 """
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from saccade_bench import client_models
 
 # Names of cases and functions that return a module and its arguments.
 CASES = {}
@@ -247,13 +257,15 @@ def other_cases(torch):
 def run(torch, module, inputs, function=None):
     """The output and the gradients of a call."""
     torch.manual_seed(1)
-    inputs = [x.clone().requires_grad_() if x.is_floating_point() else x for x in inputs]
+    fresh = lambda x: x.clone().requires_grad_() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+    inputs = torch.utils._pytree.tree_map(fresh, inputs)
     module.zero_grad()
     output = (module if function is None else function)(*inputs)
     tensors = [x for x in torch.utils._pytree.tree_leaves(output) if isinstance(x, torch.Tensor) and x.requires_grad]
     torch.manual_seed(2)
     sum((x * torch.randn(x.shape)).sum() for x in tensors).backward()
-    gradients = [x.grad for x in (*inputs, *module.parameters()) if x.grad is not None]
+    given = [x for x in torch.utils._pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor)]
+    gradients = [x.grad for x in (*given, *module.parameters()) if x.grad is not None]
     return [x.detach().clone() for x in (*tensors, *gradients)]
 
 
@@ -305,8 +317,14 @@ def judge(torch, saccade, make):
         mine, inputs = built(torch, make)  # some modules cannot be copied
         function = None if way == "enabled()" else torch.compile(
             mine, backend="saccade", options={"inner": "aot_eager"})
-        with limited(), saccade.served() as report, inside():
-            found = run(torch, mine, inputs, function)
+        try:
+            with limited(), saccade.served() as report, inside():
+                found = run(torch, mine, inputs, function)
+        except Exception as error:  # such as gradients that the backend "aot_eager" has not
+            if best is None:
+                raise
+            best[3].append(f"{way}: {error}".replace("\n", " ")[:160])
+            break
         if differs(found, expected):
             return "wrong", way, report.served, report.total, ["results differ"]
         # Each way notices attention that the other may not.
@@ -319,11 +337,54 @@ def judge(torch, saccade, make):
     return ("in part" if best[1] else "PyTorch's" if best[2] else "no attention seen"), *best
 
 
+def judge_whole(torch, make):
+    """What the column "whole graph" says of a case."""
+    tensors = lambda found: [x for x in torch.utils._pytree.tree_leaves(found) if isinstance(x, torch.Tensor)]
+    module, inputs = built(torch, make)
+    torch._dynamo.reset()
+    with torch.no_grad(), limited():
+        expected = tensors(torch.compile(module, backend="aot_eager")(*inputs))
+    for partition in (False, True):
+        torch._dynamo.reset()
+        with torch.no_grad(), limited(), plans() as texts:
+            options = {"whole_graph": True, "partition": partition}
+            try:
+                found = tensors(torch.compile(module, backend="saccade", options=options)(*inputs))
+            except Exception as error:
+                message = str(error).replace("\n", " ")
+                if partition:
+                    return f"error: {message[:160]}"
+                continue
+        if differs(found, expected):
+            return "wrong"
+        left = sorted({re.sub(r" \(\d+\)$", "", name) for text in texts for name in text.split(", ")} - {"none"})
+        return f"in parts; PyTorch's: {', '.join(left)}" if partition else "equal"
+
+
+@contextlib.contextmanager
+def plans():
+    """What the log says of graphs that were divided."""
+    texts, logger = [], logging.getLogger("saccade")
+    handler = logging.Handler()
+    mark = "run by PyTorch: "
+    handler.emit = lambda record: texts.extend(
+        [record.getMessage().rpartition(mark)[2].rpartition(": ")[0]] if mark in record.getMessage() else [])
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield texts
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--site", type=pathlib.Path, required=True, help="the folder of the client libraries")
     parser.add_argument("--install", action="store_true", help="install them there")
     parser.add_argument("--only", default="", help="the cases whose name has a match of this")
+    parser.add_argument("--whole", action="store_true", help="the column of whole graphs only")
     parser.add_argument("--out", type=pathlib.Path, help="write the table to this file")
     args = parser.parse_args()
     if args.install:
@@ -338,6 +399,7 @@ def main():
 
     # Builds of torchvision for other builds of torch have no operators, of which this module registers properties.
     sys.modules["torchvision._meta_registrations"] = types.ModuleType("torchvision._meta_registrations")
+    CASES.update(client_models.cases(torch))
     for add in (torch_cases, x_transformers_cases, vit_pytorch_cases, timm_cases, other_cases):
         try:
             add(torch)
@@ -348,9 +410,10 @@ def main():
         if not re.search(args.only, name):
             continue
         try:
-            row = (name, *judge(torch, saccade, make))
+            whole = judge_whole(torch, make)
+            row = (name, *(("", "", 0, 0, []) if args.whole else judge(torch, saccade, make)), whole)
         except Exception as error:  # the table says it
-            row = (name, "error", "", 0, 0, [f"{type(error).__name__}: {error}".replace("\n", " ")[:240]])
+            row = (name, "error", "", 0, 0, [f"{type(error).__name__}: {error}".replace("\n", " ")[:240]], "error")
         rows.append(row)
         print(*row, flush=True)
     counts = collections.Counter(row[1] for row in rows)
@@ -358,11 +421,14 @@ def main():
     versions = [f"{name} {installed[name]}" for name in SHOWN if name in installed]
     lines = [f"torch {torch.__version__} on a CPU with", textwrap.fill(", ".join(versions), 120) + ".", "", MEASURED,
              f"{len(rows)} models: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()) + ".",
-             "", "| model | attention | by | calls served | reason for the rest |", "|---|---|---|---|---|"]
-    for name, verdict, way, served, total, reasons in rows:
+             f"Whole graphs: {sum(row[-1] == 'equal' for row in rows)} equal, "
+             f"{sum(row[-1].startswith('in parts') for row in rows)} in parts, "
+             f"{sum(row[-1] == 'wrong' for row in rows)} wrong, {sum(row[-1].startswith('error') for row in rows)} errors.",
+             "", "| model | attention | by | calls served | reason for the rest | whole graph |", "|---|---|---|---|---|---|"]
+    for name, verdict, way, served, total, reasons, whole in rows:
         reason = "; ".join(reasons).replace("|", "\\|") if verdict != "served" else ""
         reason = reason.replace(os.path.abspath(args.site), "")
-        lines.append(f"| {name} | {verdict} | {way} | {served} of {total} | {reason} |")
+        lines.append(f"| {name} | {verdict} | {way} | {served} of {total} | {reason} | {whole} |")
     print("\n".join(lines))
     if args.out:
         args.out.write_text("# Attention of client libraries\n\n`benchmarks/clients.py`: " + "\n".join(lines) + "\n")

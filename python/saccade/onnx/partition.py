@@ -17,8 +17,8 @@ from saccade.onnx.errors import ModelError
 from saccade.onnx.order import reads, sort_nodes
 from saccade.onnx.tensors import TYPES
 
-_SHAPES = frozenset("Cast Concat Constant ConstantOfShape Expand Flatten Gather Identity Range Reshape Shape Size Slice "
-                    "Split Squeeze Tile Transpose Unsqueeze".split())
+_SHAPES = frozenset("Cast Concat Constant ConstantOfShape Expand Flatten Gather Identity Range Reshape Shape Size "
+                    "Slice Split Squeeze Tile Transpose Unsqueeze".split())
 """Operators that compute shapes, or move elements."""
 
 _IR_VERSION = 10
@@ -62,14 +62,14 @@ class Plan:
 def divide(model: Any, compile_part: Callable[[Any], Any]) -> Plan:
     """Divides a model.
 
-    Nodes are numbered along the edges of the graph: even numbers for ONNX Runtime, odd ones for Saccade, and a node has the
-    smallest number that is at least those of its operands. Equal numbers make one part, so no part waits for itself.
+    Nodes are numbered along the edges of the graph: even numbers for ONNX Runtime, odd ones for Saccade, and a node has
+    the smallest number that is at least those of its operands. Equal numbers make one part: none waits for itself.
 
     Args:
         model: a ModelProto with its weights; it is not changed.
         compile_part: compiles the ModelProto of a part; the result has a method `run` that takes a list of arrays,
-            and `elements`, MLIR's element types of its results by name. Raises ModelError or CompileError. Nodes that the message quotes by name are left to ONNX Runtime, or else
-            the whole part is.
+            and `elements`, MLIR's element types of its results by name. Raises ModelError or CompileError. Nodes that
+            the message quotes by name are left to ONNX Runtime, or else the whole part is.
 
     Raises:
         ImportError: a node is left to ONNX Runtime, which is not installed.
@@ -232,7 +232,7 @@ def _why_not(nodes: Sequence[Any]) -> dict[str, str]:
 
 
 def _quoted(error: Exception, nodes: Sequence[Any]) -> dict[str, str]:
-    """The nodes that an error is about, with the message. An operator that is not supported stands for all such nodes."""
+    """The nodes that an error is about, with the message; all nodes of an operator that is not supported."""
     texts = [each.message for each in error.diagnostics] if isinstance(error, CompileError) else []
     known = {node.name: node for node in nodes}
     found: dict[str, str] = {}

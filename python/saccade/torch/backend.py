@@ -50,7 +50,8 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
     options = {name.replace("-", "_"): value for name, value in (options or {}).items()}  # as Inductor reads names
     options = {**_options_of(mode), **options}
     require, explain = (_flag(options, name) for name in ("require", "explain"))
-    inner, whole_graph, partition = options.pop("inner", None), _flag(options, "whole_graph"), _flag(options, "partition")
+    inner = options.pop("inner", None)
+    whole_graph, partition = (_flag(options, name) for name in ("whole_graph", "partition"))
     if inner is not None and not isinstance(inner, str):
         raise TypeError(f'option inner is {inner!r:.80}, expected the name of a backend: "inductor" or "eager"')
     if whole_graph:
