@@ -44,6 +44,7 @@ the second way if both served as many.
   *PyTorch's* none.
 - *wrong*: an output or a gradient of an input or a parameter differs from the plain model's by more than {TOLERANCE} of
   its greatest element, or of a thousandth of the greatest of all results if that is more.
+- *as aot_eager*: they differ, and are those of `torch.compile(backend="aot_eager")`, without Saccade.
 - *error*: the model or the comparison failed, for instance after the limit of {SECONDS} s.
 - The reasons are those that Saccade reports. One that starts with a way is of the other way than the row.
 
@@ -326,7 +327,9 @@ def judge(torch, saccade, make):
             best[3].append(f"{way}: {error}".replace("\n", " ")[:160])
             break
         if differs(found, expected):
-            return "wrong", way, report.served, report.total, ["results differ"]
+            if function is None or differs(found, by_pytorch(torch, make)):
+                return "wrong", way, report.served, report.total, ["results differ"]
+            return "as aot_eager", way, report.served, report.total, ["PyTorch's aot_eager differs from the model too"]
         # Each way notices attention that the other may not.
         total, reasons = max(report.total, best[2] if best else 0), list(report.reasons)
         if total and report.served == total:
@@ -335,6 +338,14 @@ def judge(torch, saccade, make):
             other = [f"{best[0]}: {reason}" for reason in best[3]] if best else []
             best = way, report.served, total, reasons or other
     return ("in part" if best[1] else "PyTorch's" if best[2] else "no attention seen"), *best
+
+
+def by_pytorch(torch, make):
+    """The output and gradients of a case compiled by PyTorch alone."""
+    torch._dynamo.reset()
+    module, inputs = built(torch, make)
+    with limited():
+        return run(torch, module, inputs, torch.compile(module, backend="aot_eager"))
 
 
 def judge_whole(torch, make):

@@ -3,6 +3,7 @@
 #include "Warp.h"
 #include "Block.h"
 #include "Special.h"
+#include "Warpgroup.h"
 #include "llvm/ADT/StringExtras.h"
 #include <algorithm>
 #include <bit>
@@ -160,6 +161,7 @@ void Warp::dropEmptyGroups() {
     stack.pop_back();
   if (stack.empty()) {
     state = State::Done;
+    leaveWarpgroup(*this);
     ++block.events;
     block.warpEnded();
   }

@@ -15,6 +15,39 @@ bool saccade::ptxsim::requireAllLanes(Warp &warp, uint32_t mask) {
   return false;
 }
 
+/// Whether the warps of a warpgroup have executed the same wgmma.fence, commit_group and wait_group since they last met;
+/// reports a finding otherwise.
+static bool haveExecutedTheSame(Warp &warp) {
+  Block &block = warp.block;
+  uint32_t first = warp.id / Warpgroup::size * Warpgroup::size;
+  const std::vector<const Op *> &expected = block.warps[first]->matrices.executed;
+  for (uint32_t other = first + 1; other < first + Warpgroup::size; ++other) {
+    const std::vector<const Op *> &found = block.warps[other]->matrices.executed;
+    auto [one, two] = std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
+    if (one == expected.end() && two == found.end())
+      continue;
+    // The one that the other warp does not execute later either.
+    bool isFirst = one != expected.end() && std::find(two, found.end(), *one) == found.end();
+    warp.fail(FindingKind::Divergence, "warp " + llvm::Twine(isFirst ? first : other) + " has executed the wgmma of line " +
+                                           llvm::Twine((isFirst ? *one : *two)->line) + ", warp " +
+                                           llvm::Twine(isFirst ? other : first) + " of the warpgroup has not");
+    return false;
+  }
+  for (uint32_t each = first; each < first + Warpgroup::size; ++each)
+    block.warps[each]->matrices.executed.clear();
+  return true;
+}
+
+void saccade::ptxsim::leaveWarpgroup(Warp &warp) {
+  uint32_t first = warp.id / Warpgroup::size * Warpgroup::size;
+  if (first + Warpgroup::size > warp.block.numWarps)
+    return;
+  for (uint32_t other = first; other < first + Warpgroup::size; ++other)
+    if (warp.block.warps[other]->state != Warp::State::Done)
+      return;
+  haveExecutedTheSame(warp);
+}
+
 bool saccade::ptxsim::meet(Warp &warp, const Op &op, uint32_t mask) {
   if (!requireAllLanes(warp, mask))
     return false;
@@ -37,7 +70,7 @@ bool saccade::ptxsim::meet(Warp &warp, const Op &op, uint32_t mask) {
   group.op = &op;
   group.arrived |= uint32_t(1) << warp.id;
   warp.state = Warp::State::Waiting;
-  return unsigned(__builtin_popcount(group.arrived)) == Warpgroup::size;
+  return unsigned(__builtin_popcount(group.arrived)) == Warpgroup::size && haveExecutedTheSame(warp);
 }
 
 void saccade::ptxsim::proceed(Block &block, Warpgroup &group) {
@@ -74,20 +107,27 @@ void MatrixRegisters::touch(Warp &warp, const Op &op) {
 
 namespace {
 
-void fenceMatrices(Warp &warp, const Op &, uint32_t mask) {
-  if (requireAllLanes(warp, mask))
-    ++warp.matrices.fences;
+void fenceMatrices(Warp &warp, const Op &op, uint32_t mask) {
+  if (!requireAllLanes(warp, mask))
+    return;
+  ++warp.matrices.fences;
+  warp.matrices.executed.push_back(&op);
 }
 
-void commitMatrices(Warp &warp, const Op &, uint32_t mask) {
-  if (requireAllLanes(warp, mask))
-    ++warp.matrices.group;
+void commitMatrices(Warp &warp, const Op &op, uint32_t mask) {
+  if (!requireAllLanes(warp, mask))
+    return;
+  ++warp.matrices.group;
+  warp.matrices.executed.push_back(&op);
 }
 
 /// numbers[0]: groups that may be pending.
 void waitForMatrices(Warp &warp, const Op &op, uint32_t mask) {
   MatrixRegisters &matrices = warp.matrices;
-  if (!requireAllLanes(warp, mask) || matrices.group <= op.numbers[0])
+  if (!requireAllLanes(warp, mask))
+    return;
+  matrices.executed.push_back(&op);
+  if (matrices.group <= op.numbers[0])
     return;
   uint32_t complete = matrices.group - op.numbers[0];
   const Warpgroup &group = warp.block.warpgroups[warp.id / Warpgroup::size];

@@ -20,9 +20,12 @@ struct Warpgroup {
 };
 
 /// A warp arrives at an instruction that its warpgroup executes together. Returns true for the last one, whose caller
-/// executes it for all four and calls `proceed`.
+/// executes it for all four and calls `proceed`. All four must have executed the same wgmma.fence, commit_group and
+/// wait_group: PTX leaves undefined what happens if threads of a warpgroup evaluate the condition of one differently.
 bool meet(Warp &warp, const Op &op, uint32_t mask);
 void proceed(Block &block, Warpgroup &group);
+/// The same check where a warp exits.
+void leaveWarpgroup(Warp &warp);
 /// Reports a finding and returns false unless all 32 lanes of the warp execute the instruction.
 bool requireAllLanes(Warp &warp, uint32_t mask);
 
@@ -43,6 +46,7 @@ struct MatrixRegisters {
   std::vector<Operation> operations; ///< under way
   uint32_t fences = 0;               ///< executed wgmma.fence
   uint32_t group = 0;                ///< committed groups
+  std::vector<const Op *> executed;  ///< wgmma.fence, commit_group and wait_group since the warps last met
 
   /// Checks and records the use of an instruction's registers.
   void touch(Warp &warp, const Op &op);

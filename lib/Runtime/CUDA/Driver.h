@@ -46,7 +46,7 @@ enum DeviceAttribute : int32_t {
 /// CUfunction_attribute
 enum FunctionAttribute : int32_t { StaticShared = 1, DynamicSharedLimit = 8 };
 /// CUjit_option
-enum JITOption : int32_t { ErrorLog = 5, ErrorLogBytes = 6 };
+enum JITOption : int32_t { InfoLog = 3, InfoLogBytes = 4, ErrorLog = 5, ErrorLogBytes = 6 };
 /// CUmemPool_attribute
 enum PoolAttribute : int32_t { ReleaseThreshold = 4 };
 /// CUstreamCaptureMode: Relaxed permits calls that are unsafe during a global capture.

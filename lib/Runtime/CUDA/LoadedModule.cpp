@@ -34,12 +34,29 @@ LoadedModule *findModule(const SaccadeEntry *&entry, uint64_t context) {
   return nullptr;
 }
 
+/// The CUDA version of the first driver whose compiler is right for kernels of sm_90a: that of CUDA 12.0 to 12.5 ends the
+/// process, that of 12.6 to 12.8 completes every matrix product before it starts the next one.
+constexpr int32_t warpgroupVersion = 12090;
+
 /// A rank of kernels for a GPU of a compute capability (80 for 8.0), higher for newer architectures and for
-/// architecture-specific code; 0 if they are incompatible.
-int32_t compatibility(const SaccadeKernels &kernels, int32_t capability) {
+/// architecture-specific code, but lowest for the latter with a driver that does not compile it; 0 if they are
+/// incompatible.
+int32_t compatibility(const SaccadeKernels &kernels, int32_t capability, int32_t version) {
   if (kernels.is_arch_specific ? kernels.architecture != capability : kernels.architecture > capability)
     return 0;
+  if (kernels.is_arch_specific && version < warpgroupVersion)
+    return 1;
   return 2 * kernels.architecture + kernels.is_arch_specific;
+}
+
+/// The newest target of the compiler that a GPU runs, "sm_80"; null for a GPU that runs none.
+const char *targetFor(int32_t capability) {
+  return capability >= 80 ? "sm_80" : capability >= 75 ? "sm_75" : nullptr;
+}
+
+/// The target whose cubins a GPU runs, those of its major compute capability; null if there is none.
+const char *cubinTargetFor(int32_t capability) {
+  return capability == 90 ? "sm_90a" : capability / 10 <= 8 ? targetFor(capability) : nullptr;
 }
 
 /// The architectures of a program, for messages: "sm_80, sm_90a".
@@ -57,21 +74,29 @@ class ModuleLoader {
 public:
   ModuleLoader(const Driver &driver, const SaccadeEntry &entry) : driver(driver), entry(entry) {}
 
-  SaccadeStatus run(int32_t capability, Module &module) {
+  SaccadeStatus run(int32_t capability, int32_t version, Module &module) {
     const SaccadeKernels &kernels = *entry.kernels;
     // A cubin is compatible within a major compute capability only.
     if (kernels.cubin && kernels.architecture / 10 == capability / 10 && load(kernels.cubin, module) == Success)
       return SaccadeSuccess;
-    Result result = load(kernels.ptx, module);
-    if (result == Success)
-      return SaccadeSuccess;
-    if (result == UnsupportedPTXVersion || result == JITCompilerNotFound)
+    if (kernels.is_arch_specific && version < warpgroupVersion)
       return refuse(SaccadeUnsupported, entry,
-                    "the NVIDIA driver cannot compile the kernels (%s): update it, or compile with ptxas and "
-                    "--target=sm_%d",
+                    "the kernels for sm_%da require an NVIDIA driver for CUDA %d.%d, found one for CUDA %d.%d: update it, "
+                    "or compile with --target=sm_80",
+                    kernels.architecture, warpgroupVersion / 1000, warpgroupVersion % 1000 / 10, version / 1000,
+                    version % 1000 / 10);
+    Result result = load(kernels.ptx, module);
+    if (result == Success) {
+      warnOfSerialisation();
+      return SaccadeSuccess;
+    }
+    if (result == UnsupportedPTXVersion || result == JITCompilerNotFound) {
+      const char *target = cubinTargetFor(capability);
+      return refuse(SaccadeUnsupported, entry, "the NVIDIA driver cannot compile the kernels (%s): update it%s%s",
                     result == UnsupportedPTXVersion ? "it is too old for their PTX"
                                                     : "its PTX compiler is not installed",
-                    capability);
+                    target ? ", or compile with ptxas and --target=" : "", target ? target : "");
+    }
     if (result == NoBinaryForGPU || *log)
       return refuse(SaccadeDeviceError, entry, "the NVIDIA driver refuses the kernels for sm_%d on sm_%d: %s",
                     kernels.architecture, capability, *log ? log : "no binary for this GPU");
@@ -80,14 +105,24 @@ public:
 
 private:
   Result load(const void *image, Module &module) {
-    JITOption options[] = {ErrorLog, ErrorLogBytes};
-    void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
-    return driver.moduleLoadDataEx(&module, image, 2, options, values);
+    JITOption options[] = {InfoLog, InfoLogBytes, ErrorLog, ErrorLogBytes};
+    void *values[] = {notes, reinterpret_cast<void *>(sizeof(notes) - 1), log,
+                      reinterpret_cast<void *>(sizeof(log) - 1)};
+    return driver.moduleLoadDataEx(&module, image, 4, options, values);
+  }
+
+  /// ptxas notes with C75.. that it does not overlap the matrix products of a kernel.
+  void warnOfSerialisation() const {
+    if (const char *note = strstr(notes, "C75"))
+      fprintf(stderr,
+              "warning: %s: the NVIDIA driver does not overlap the matrix products of the kernels for sm_%d%s (%.5s): "
+              "update it, or compile with ptxas\n",
+              entry.name, entry.kernels->architecture, entry.kernels->is_arch_specific ? "a" : "", note);
   }
 
   const Driver &driver;
   const SaccadeEntry &entry;
-  char log[1024] = {};
+  char log[1024] = {}, notes[4096] = {};
 };
 
 } // namespace
@@ -95,22 +130,28 @@ private:
 /// Selects and loads the kernels for a device. The lock must be held.
 static LoadedModule *load(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
                           SaccadeStatus &status) {
-  int32_t capability = 0, best = 0;
+  int32_t capability = 0, version = 0, best = 0;
   if ((status = readCapability(driver, *entry, device, capability)))
     return nullptr;
+  if (Result result = driver.driverGetVersion(&version); result != Success) {
+    status = refuseResult(*entry, driver, result, "reading the version of the driver");
+    return nullptr;
+  }
   const SaccadeEntry *chosen = nullptr;
   for (const SaccadeEntry *other = entry; other; other = other->next)
-    if (int32_t fits = compatibility(*other->kernels, capability); fits > best) {
+    if (int32_t fits = compatibility(*other->kernels, capability, version); fits > best) {
       best = fits;
       chosen = other;
     }
   if (!chosen) {
-    status = refuse(SaccadeUnsupported, *entry, "compiled for %s, but cuda:%d is sm_%d: compile with --target=sm_%d",
-                    Architectures(entry).text, device, capability, capability);
+    const char *target = targetFor(capability);
+    status = refuse(SaccadeUnsupported, *entry, "compiled for %s, but cuda:%d is sm_%d%s%s", Architectures(entry).text,
+                    device, capability, target ? ": compile with --target=" : ", which runs no target of the compiler",
+                    target ? target : "");
     return nullptr;
   }
   Module module = nullptr;
-  if ((status = ModuleLoader(driver, *chosen).run(capability, module)))
+  if ((status = ModuleLoader(driver, *chosen).run(capability, version, module)))
     return nullptr;
   auto *loaded = make<LoadedModule>();
   if (!loaded) {

@@ -104,7 +104,13 @@ def machine(double, artifact):
     says(fresh("old", capability=75), "attend: compiled for sm_80, but cuda:0 is sm_75: compile with --target=sm_75")
     double.set(capability=80)
     says(fresh("too-new", cuModuleLoadDataEx=222), "cannot compile the kernels (it is too old for their PTX)",
-         "update it")
+         "update it, or compile with ptxas and --target=sm_80")
+    for capability, end in ((86, "--target=sm_80"), (75, "sm_75"), (100, "too old for their PTX): update it"),
+                            (120, "too old for their PTX): update it")):
+        message = fresh(f"too-new-{capability}", capability=capability)
+        # Kernels for sm_80 do not run on sm_75.
+        expect(message.endswith(end), f"sm_{capability}: {message}")
+    double.set(capability=80)
     says(fresh("no-compiler", cuModuleLoadDataEx=221), "its PTX compiler is not installed", "--target=sm_80")
     says(fresh("invalid", cuModuleLoadDataEx=1), "loading the kernels", "CUDA_ERROR_INVALID_VALUE")
     double.set(cuModuleLoadDataEx=0)

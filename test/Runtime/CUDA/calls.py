@@ -132,8 +132,37 @@ def architectures():
     library = load(artifact, folder, "on-70")
     double.set(capability=70)
     message = problem.attend(library)
-    expected = "attend: compiled for sm_75, sm_80, but cuda:0 is sm_70: compile with --target=sm_70"
+    expected = "attend: compiled for sm_75, sm_80, but cuda:0 is sm_70, which runs no target of the compiler"
     expect(message == expected, f"an older GPU: {message}")
+    double.set(capability=80)
+
+
+def warpgroups():
+    """Kernels for sm_90a need a driver for CUDA 12.9; an older one gets those for sm_80, or a message."""
+    artifact = folder / "warpgroups.so"
+    compile_artifact(inputs / "chain.mlir", artifact, "--target=sm_80,sm_90a")
+    problem = Problem(double)
+    for version, expected in ((12040, "sm_80"), (12080, "sm_80"), (12090, "sm_90a"), (13000, "sm_90a")):
+        library = load(artifact, folder, f"driver-{version}")
+        double.set(capability=90, version=version)
+        double.log()
+        message, log = problem.attend(library), double.log()
+        expect(message is None, message)
+        expect(double.called(LOAD, log)[-1] == f"ptx {expected}", f"CUDA {version}: {expected}, found {log}")
+        problem.check(f"CUDA {version}")
+    alone = folder / "alone.so"
+    compile_artifact(inputs / "chain.mlir", alone, "--target=sm_90a")
+    double.set(version=12040)
+    double.log()
+    message, log = problem.attend(load(alone, folder, "alone-12040")), double.log()
+    expect(message == "attend: the kernels for sm_90a require an NVIDIA driver for CUDA 12.9, found one for CUDA 12.4: "
+                      "update it, or compile with --target=sm_80", f"an old driver: {message}")
+    expect(set(double.called(LOAD, log)) <= {"cubin"}, f"the driver's compiler is not called, found {log}")
+    double.set(version=13000)
+    expect(problem.attend(load(alone, folder, "alone-13000")) is None, "a new driver")
+    double.set(capability=89)
+    message = problem.attend(load(alone, folder, "alone-89"))
+    expect(message == "attend: compiled for sm_90a, but cuda:0 is sm_89: compile with --target=sm_80", message)
     double.set(capability=80)
 
 
@@ -147,4 +176,5 @@ empty(library)
 streams(library)
 captures(artifact)
 architectures()
+warpgroups()
 sys.exit(finish())

@@ -236,6 +236,10 @@ EXPORTED Result cuModuleLoadDataEx(Module **module, const void *image, uint32_t 
         strncpy(static_cast<char *>(values[i]), finding->str().c_str(), 200);
     return invalidPTX;
   }
+  for (uint32_t i = 0; i < count; ++i)
+    if (options[i] == 3 && setting("note"))
+      snprintf(static_cast<char *>(values[i]), 200, "ptxas info : (C%d) Potential Performance Loss: wgmma.mma_async",
+               int(setting("note")));
   machine().modules.push_back(std::make_unique<Module>(std::move(std::get<Program>(loaded))));
   *module = machine().modules.back().get();
   return success;

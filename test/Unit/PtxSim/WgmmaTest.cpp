@@ -423,6 +423,30 @@ TEST(Wgmma, NeedsAllFourWarps) {
   EXPECT_EQ(asyncFinding(test).kind, FindingKind::Divergence);
 }
 
+TEST(Wgmma, AllWarpsMustFenceCommitAndWaitAlike) {
+  Parts parts = partsOf(product(16));
+  std::string begin = parts.load + fences + parts.descriptors + parts.zero;
+  // Under a condition that holds for warp 2 only, or for all warps.
+  auto conditional = [](const std::string &warps, const std::string &line) {
+    return "setp.ge.u32 %p0, %warp, " + warps + ";\n@!%p0 bra skip;\n" + line + "skip:\n";
+  };
+  for (const std::string &line : {fence, commit, waitAll}) {
+    auto before = [&](const std::string &warps) {
+      return begin + conditional(warps, line) + fence + parts.multiply + commit + waitAll + parts.store;
+    };
+    auto after = [&](const std::string &warps) {
+      return begin + fence + parts.multiply + commit + waitAll + parts.store + conditional(warps, line);
+    };
+    for (const std::string &body : {before("2"), after("2")}) {
+      Finding found = findingIn(parts, body);
+      EXPECT_EQ(found.kind, FindingKind::Divergence) << line;
+      EXPECT_NE(found.str().find("warp 2 has executed the wgmma of line"), std::string::npos) << found.str();
+    }
+    for (const std::string &body : {before("0"), after("0"), before("4"), after("4")})
+      EXPECT_TRUE(runAsync(parts.made(body)).report) << line;
+  }
+}
+
 TEST(Wgmma, OperandsAreCheckedAtLoading) {
   Parts parts = partsOf(product(16));
   auto refuses = [&](const std::string &from, const std::string &to) {

@@ -117,19 +117,18 @@ SmallVector<Value> Consumer::continueTile(FragmentSoftmax &softmax, const KeyTil
   release(ofKeys);
   scoring.evaluate(scores, tile.first, isFull, visible);
   Value rescales = softmax.applyLazily(scores, tile.first);
-  e.storeAll(sums, state.acc);
-  e.ifElse(rescales, [&] {
-    e.storeAll(waitForGroups(e, 0, e.loadAll(state.acc)), state.acc);
-    for (int64_t i = 0; i < shape.accElements(); ++i)
-      e.store(e.mulf(e.load(state.acc, i), e.load(pending.factors, i % 4 / 2)), state.acc, i);
-  });
-  // After the branch, because ptxas moves a wait up over the exponentials of its basic block. The product reads the
-  // registers of the last weights, so the next ones are packed after the wait.
-  sums = e.loadAll(state.acc);
+  // ptxas moves a wait up over the exponentials of its basic block, which this branch ends. The wait itself cannot be in
+  // a branch: all warps of a warpgroup have to execute it, and some may rescale when others do not.
+  e.ifElse(rescales, [&] { pause(e); });
+  // The product reads the registers of the last weights, so the next ones are packed after the wait.
   sums.append(scores);
   sums = waitForGroups(e, 0, sums);
   release(ofValues);
   e.storeAll(ArrayRef(sums).take_front(shape.accElements()), state.acc);
+  e.ifElse(rescales, [&] {
+    for (int64_t i = 0; i < shape.accElements(); ++i)
+      e.store(e.mulf(e.load(state.acc, i), e.load(pending.factors, i % 4 / 2)), state.acc, i);
+  });
   return packWeights(ArrayRef(sums).drop_front(shape.accElements()));
 }
 

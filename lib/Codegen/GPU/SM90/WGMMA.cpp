@@ -128,6 +128,12 @@ SmallVector<Value> device::waitForGroups(Emitter &e, int64_t pending, ValueRange
   return emitAsm(e, text, values.size(), values, tied(values.size()));
 }
 
+void device::pause(Emitter &e) {
+  LLVM::InlineAsmOp::create(e.b, e.loc, LLVM::LLVMVoidType::get(e.b.getContext()), ValueRange{}, "nanosleep.u32 0;", "",
+                            /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                            LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
 void device::clearTileRows(Emitter &e, Value tile, int64_t rows, int64_t bytes, Value thread, int64_t threads,
                            function_ref<Value(Value row)> isKept) {
   constexpr int64_t vectorBytes = 16;

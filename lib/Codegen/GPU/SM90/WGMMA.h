@@ -58,6 +58,9 @@ llvm::SmallVector<mlir::Value> addTileProduct(Emitter &e, mlir::Type element, ml
 /// depend on the wait.
 llvm::SmallVector<mlir::Value> waitForGroups(Emitter &e, int64_t pending, mlir::ValueRange values);
 
+/// An instruction that ptxas neither predicates nor moves: a branch with it ends a basic block.
+void pause(Emitter &e);
+
 } // namespace saccade::device
 
 #endif // SACCADE_LIB_CODEGEN_GPU_SM90_WGMMA_H
