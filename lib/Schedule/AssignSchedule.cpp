@@ -60,20 +60,25 @@ attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context, bool hasAdjacen
   return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/tileRows > 0 ? tileRows : rowGroup, cols);
 }
 
+/// The bytes of a key and its value from which on a task has up to 64 rows: those of latent attention, whose heads share
+/// one long key. Copying it to pairs takes as long as the products of 32 rows.
+static constexpr int64_t longKeyBytes = 2048;
+
 /// The rows of a split-KV task in tile registers, or 0. Copying keys and values to pairs takes as long as multiplying
 /// four rows without tile registers.
-static int64_t splitKVTileRows(attn::AttentionOp op, const CPUTarget &target) {
+static int64_t splitKVTileRows(attn::AttentionOp op, int64_t bytesPerKey, const CPUTarget &target) {
   Type element = getElementTypeOrSelf(op.getQuery());
   int64_t heads = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Head);
   int64_t kvHeads = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Head);
   if (!chooseUnpackedProduct(target, element, /*permitsTiles=*/true).inTiles)
     return 0;
   // The lowering emits both kernels if the number of heads is not known.
+  int64_t most = bytesPerKey >= longKeyBytes ? 64 : 32;
   if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(kvHeads))
-    return 16;
+    return most == 64 ? 64 : 16;
   if (heads <= 4 * kvHeads)
     return 0;
-  return heads <= 16 * kvHeads ? 16 : 32;
+  return heads <= 16 * kvHeads ? 16 : heads <= 32 * kvHeads ? 32 : most;
 }
 
 /// Whether the heads of a position are adjacent in memory, or in a page, which may have few positions.
@@ -103,10 +108,9 @@ void saccade::assignSchedule(attn::AttentionOp op, const CPUTarget &target) {
   int64_t depth = depthOr(attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth), 64);
   int64_t valueDepth = depthOr(attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth), 64);
   op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, target));
-  attn::SplitKVAttr splitKV =
-      scheduleSplitKV(op.getContext(), hasAdjacentHeads(op),
-                      (depth + valueDepth) * getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() / 8,
-                      splitKVTileRows(op, target));
+  int64_t bytesPerKey = (depth + valueDepth) * getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() / 8;
+  attn::SplitKVAttr splitKV = scheduleSplitKV(op.getContext(), hasAdjacentHeads(op), bytesPerKey,
+                                              splitKVTileRows(op, bytesPerKey, target));
   int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
   // The extent of ragged queries is the sum over all sequences.
   bool mayBeFew = ShapedType::isDynamic(queries) || op.getCuSeqlensQ() || queries <= splitKV.getQueries();

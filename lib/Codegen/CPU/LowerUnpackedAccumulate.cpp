@@ -399,7 +399,7 @@ LogicalResult UnpackedLowering::run() {
   const ProductTraits &preferred = chooseUnpackedProduct(e.target, element, /*permitsTiles=*/mostRows > rowGroup);
   bool hasTiles = preferred.inTiles;
   if (hasTiles)
-    groupRows = mostRows <= tileSize ? tileSize : maxTileBlock.rows;
+    groupRows = mostRows <= tileSize ? tileSize : llvm::alignTo(mostRows, maxTileBlock.rows);
   depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
   valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   if (failed(check()))
@@ -437,7 +437,7 @@ LogicalResult UnpackedLowering::emitKernel(Operation *keyWriter, Operation *valu
     product = &Product::of(ProductForm::MultiplyAdd);
   if (!usesTiles())
     groupRows = rowGroup;
-  paddedRows = usesTiles() ? e.index(groupRows) : e.roundUp(rows, rowTail);
+  paddedRows = e.roundUp(rows, usesTiles() ? tileSize : rowTail);
 
   int64_t lanes = e.lanes(), columns = llvm::alignTo(op.getScheduleAttr().getCols(), ScoreTile::chunk(e));
   query = e.alloc({groupRows, int64_t(llvm::alignTo(llvm::divideCeil(depth, kPackElements()), lanes))});

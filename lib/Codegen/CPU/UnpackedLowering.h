@@ -5,6 +5,7 @@
 #include "Microkernel.h"
 #include "RowSource.h"
 #include "ScoreTile.h"
+#include "TileProduct.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 
 namespace saccade::cpu {
@@ -29,9 +30,10 @@ private:
   mlir::Value query, scores; ///< scratch: k-packs of queries, scores
   mlir::Value sums;          ///< scratch: weights · values of the tile
 
-  // In tile registers (UnpackedTiles.cpp): rows of a group of them, and the k-packs of queries, one query a column.
+  // In tile registers (UnpackedTiles.cpp): the most rows, and the k-packs of queries, one query a column.
   bool usesTiles() const { return product->traits.inTiles; }
   int64_t groupRows = rowGroup;
+  void forTileRows(llvm::function_ref<void(mlir::Value row, int64_t count)> body);
   mlir::Value queryColumns;
   void transposeQueries();
   void packKeys(mlir::Value packed, mlir::Value first, mlir::Value factors);

@@ -18,22 +18,36 @@ using namespace saccade::cpu;
 /// Keys whose scores are computed at a time.
 static constexpr int64_t keyBlock = maxTileBlock.rows;
 
-/// The k-packs of values that are packed at a time, in whole steps of 16 KiB or less.
-static int64_t valueBlock(int64_t columns) { return columns <= 128 ? 2 * tileSize : tileSize; }
+/// The k-packs of values that are packed at a time, in whole steps of 16 KiB or less. If several groups of rows read them,
+/// they come from L2 anyway, and the more there are, the fewer times sums are loaded and stored.
+static int64_t valueBlock(int64_t columns, int64_t rows, int64_t keys) {
+  if (rows > maxTileBlock.rows)
+    return llvm::alignTo(std::min<int64_t>(keys, 256) / 2, tileSize);
+  return columns <= 128 ? 2 * tileSize : tileSize;
+}
+
+/// Emits `body` for all rows: for as many at a time as the registers of a block hold, then for the rest.
+void UnpackedLowering::forTileRows(function_ref<void(Value row, int64_t count)> body) {
+  Value whole = e.roundDown(paddedRows, maxTileBlock.rows);
+  if (groupRows >= maxTileBlock.rows)
+    e.loop(e.index(0), whole, maxTileBlock.rows, [&](Value row) { body(row, maxTileBlock.rows); });
+  e.ifElse(e.isLess(whole, paddedRows), [&] { body(whole, tileSize); });
+}
 
 /// queryColumns[w][r] = k-pack w of row r of `query`, with zeros for a whole number of steps.
 void UnpackedLowering::transposeQueries() {
   int64_t kPacks = cast<MemRefType>(query.getType()).getDimSize(1);
   queryColumns = e.alloc({kPacks, groupRows});
-  for (int64_t row = 0; row < groupRows; row += tileSize)
+  e.loop(e.index(0), paddedRows, tileSize, [&](Value row) {
     e.loop(e.index(0), e.index(kPacks), tileSize, [&](Value w) {
       SmallVector<Value> vectors;
       for (int64_t i = 0; i < tileSize; ++i)
-        vectors.push_back(e.loadVector(query, {e.index(row + i), w}));
+        vectors.push_back(e.loadVector(query, {e.add(row, i), w}));
       emitTranspose(e, vectors);
       for (auto [i, each] : llvm::enumerate(vectors))
-        e.storeVector(each, queryColumns, {e.add(w, i), e.index(row)});
+        e.storeVector(each, queryColumns, {e.add(w, i), row});
     });
+  });
 }
 
 /// Copies the k-packs of `keyBlock` keys from key `first` on to rows of `packed`, and their factors if they have some.
@@ -56,16 +70,17 @@ void UnpackedLowering::packKeys(Value packed, Value first, Value factors) {
 
 /// Transposes the scores of `keyBlock` keys and stores them from column `first` on.
 void UnpackedLowering::storeScores(Value keysByQueries, Value factors, Value first) {
-  for (int64_t k = 0; k < keyBlock; k += tileSize)
-    for (int64_t row = 0; row < groupRows; row += tileSize) {
+  e.loop(e.index(0), paddedRows, tileSize, [&](Value row) {
+    for (int64_t k = 0; k < keyBlock; k += tileSize) {
       SmallVector<Value> vectors;
       for (int64_t i = 0; i < tileSize; ++i)
-        vectors.push_back(e.loadVector(keysByQueries, {e.index(k + i), e.index(row)}));
+        vectors.push_back(e.loadVector(keysByQueries, {e.index(k + i), row}));
       emitTranspose(e, vectors);
       Value factor = factors ? e.loadVector(factors, e.index(k)) : Value();
       for (auto [i, each] : llvm::enumerate(vectors))
-        e.storeVector(factor ? e.mulf(each, factor) : each, scores, {e.index(row + i), e.add(first, k)});
+        e.storeVector(factor ? e.mulf(each, factor) : each, scores, {e.add(row, i), e.add(first, k)});
     }
+  });
 }
 
 /// scores[r][c] = query[r] · key[c] for all blocks of columns that intersect `visible`.
@@ -74,14 +89,16 @@ void UnpackedLowering::computeScoresInTiles(KeyRange visible) {
   // Padded by a cache line, since rows that are powers of two apart share sets of L1.
   Value packed = e.alloc({keyBlock, kPacks + e.lanes()}), keysByQueries = e.alloc({keyBlock, groupRows});
   Value factors = key.hasFactor() ? e.alloc({keyBlock}) : Value(), zero = e.index(0);
-  RegisterBlock block = {unsigned(keyBlock), unsigned(groupRows / tileSize)};
   e.loop(e.roundDown(visible.begin, keyBlock), visible.end, keyBlock, [&](Value first) {
     packKeys(packed, first, factors);
-    SmallVector<Value> tiles = emitTileProduct(
-        e, block, zero, e.index(kPacks), emitZeroTiles(e, block),
-        [&](int64_t i, Value k) { return emitTileMemory(e, packed, {e.index(i), k}); },
-        [&](Value k, unsigned j) { return emitTileMemory(e, queryColumns, {k, e.index(j * tileSize)}); });
-    emitStoreTiles(e, block, tiles, keysByQueries, zero, zero);
+    forTileRows([&](Value row, int64_t count) {
+      RegisterBlock block = {unsigned(keyBlock), unsigned(count / tileSize)};
+      SmallVector<Value> tiles = emitTileProduct(
+          e, block, zero, e.index(kPacks), emitZeroTiles(e, block),
+          [&](int64_t i, Value k) { return emitTileMemory(e, packed, {e.index(i), k}); },
+          [&](Value k, unsigned j) { return emitTileMemory(e, queryColumns, {k, e.add(row, j * tileSize)}); });
+      emitStoreTiles(e, block, tiles, keysByQueries, zero, row);
+    });
     storeScores(keysByQueries, factors, first);
   });
 }
@@ -133,12 +150,15 @@ void UnpackedLowering::packValues(Value packed, KeyRange visible, Value firstKPa
 
 /// sums = weights · values of the keys of `visible`.
 void UnpackedLowering::addValuesInTiles(KeyRange visible) {
-  int64_t lanes = e.lanes(), vectors = llvm::divideCeil(valueDepth, lanes), kPacks = valueBlock(vectors * lanes);
+  int64_t lanes = e.lanes(), vectors = llvm::divideCeil(valueDepth, lanes), mostKeys = op.getScheduleAttr().getCols();
+  int64_t kPacks = valueBlock(vectors * lanes, groupRows, mostKeys);
+  bool isOneBlock = kPacks * kPackElements() >= mostKeys;
   Value packed = e.alloc({kPacks, vectors * lanes + lanes}), zero = e.index(0);
-  e.loop(zero, e.index(groupRows), 1, [&](Value row) {
-    for (int64_t v = 0; v < vectors; ++v)
-      e.storeVector(e.splat(0.0), sums, {row, e.index(v * lanes)});
-  });
+  if (!isOneBlock)
+    e.loop(zero, paddedRows, 1, [&](Value row) {
+      for (int64_t v = 0; v < vectors; ++v)
+        e.storeVector(e.splat(0.0), sums, {row, e.index(v * lanes)});
+    });
   Value begin = e.roundDown(e.div(visible.begin, kPackElements()), tileSize);
   Value end = e.ceilDiv(visible.end, kPackElements());
   e.loop(begin, end, kPacks, [&](Value first) {
@@ -146,12 +166,14 @@ void UnpackedLowering::addValuesInTiles(KeyRange visible) {
     // Weights of whole steps around the keys are 0.
     Value count = e.min(e.index(kPacks), e.sub(end, first));
     auto addColumns = [&](Value column, unsigned width) {
-      RegisterBlock block = {unsigned(groupRows), width};
-      SmallVector<Value> tiles = emitTileProduct(
-          e, block, zero, count, emitLoadTiles(e, block, sums, zero, column),
-          [&](int64_t i, Value k) { return emitTileMemory(e, scores, {e.index(i), e.add(first, k)}); },
-          [&](Value k, unsigned j) { return emitTileMemory(e, packed, {k, e.add(column, j * tileSize)}); });
-      emitStoreTiles(e, block, tiles, sums, zero, column);
+      forTileRows([&](Value row, int64_t blockRows) {
+        RegisterBlock block = {unsigned(blockRows), width};
+        SmallVector<Value> tiles = emitTileProduct(
+            e, block, zero, count, isOneBlock ? emitZeroTiles(e, block) : emitLoadTiles(e, block, sums, row, column),
+            [&](int64_t i, Value k) { return emitTileMemory(e, scores, {e.add(row, i), e.add(first, k)}); },
+            [&](Value k, unsigned j) { return emitTileMemory(e, packed, {k, e.add(column, j * tileSize)}); });
+        emitStoreTiles(e, block, tiles, sums, row, column);
+      });
     };
     int64_t pairs = vectors / 2 * 2;
     e.loop(zero, e.index(pairs * lanes), 2 * lanes, [&](Value column) { addColumns(column, 2); });
