@@ -98,9 +98,8 @@ DIFFUSERS = {
 }  # fmt: skip
 """Classes of diffusers: the configuration and the arguments of a call."""
 
-TIMM_NAMES = """efficientformer_l1 efficientformerv2_s0 efficientvit_m0 gcvit_xxtiny mobilevit_xxs mobilevitv2_050 nest_tiny
-    repvit_m1 tiny_vit_5m_224 tnt_s_legacy_patch16_224 vitamin_small_224 volo_d1_224 swiftformer_xs poolformer_s12
-    botnet26t_256 halonet26t lambda_resnet26t test_vit nextvit_small maxvit_rmlp_pico_rw_256""".split()
+TIMM_NAMES = """efficientformer_l1 gcvit_xxtiny mobilevit_xxs nest_tiny repvit_m1 tiny_vit_5m_224
+    tnt_s_legacy_patch16_224 volo_d1_224 swiftformer_xs botnet26t_256 halonet26t test_vit""".split()
 """Names of timm.create_model."""
 
 

@@ -3,9 +3,9 @@
 # RUN: saccade-compile %S/Inputs/forward-regions.mlir --target=sm_90a --emit=ptx -o %t.regions.ptx
 # RUN: %python %s %t.ptx %t.regions.ptx
 """The order of the instructions of warpgroups in PTX: a step starts Q·Kᵀ of its tile and P·V of the tile before, waits for
-the first product, computes the softmax and waits for the second one, and packs the weights only then. If it updates maxima,
-it waits for the second product in a branch, and rescales the accumulator. The end of this branch keeps ptxas from moving the
-other wait over the exponentials. Up to head size 128, warpgroups start products in turns, by named barriers."""
+the first product, computes the softmax and waits for the second one, in no branch, and packs the weights only then. If it
+updates maxima, it pauses in a branch before the wait, whose end keeps ptxas from moving the wait over the exponentials, and
+rescales the accumulator in a branch behind it. Up to head size 128, warpgroups start products in turns, by named barriers."""
 
 import pathlib
 import re
@@ -23,6 +23,7 @@ TOKENS = {
     "T": r"mbarrier\.arrive\.shared",
     "X": r"ex2\.approx",
     "P": r"cvt\.rn\.b?f16x2",
+    "S": r"nanosleep",
     "B": r"bra(\.uni)?\s+\$",
 }
 # wgmma of a tile, by head sizes: Q·Kᵀ, 16 columns each, then P·V, 16 keys each.
@@ -74,11 +75,13 @@ def check(name, text):
     start = [i for i, (found, _) in enumerate(blocks) if "1" in found]
     ends = {i for i, (found, _) in enumerate(blocks) if "P" in found}
     assert len(start) == 1, f"{name}: {len(start)} steps in {order}"
-    # With and without a mask, and with an update of the maxima, which waits twice.
-    step = rf"WW{take}{first}{second}{give}1T[BX]*X{{{8 * sums},}}B(0B)?0TP{{{4 * sums}}}"
+    # With and without a mask, and with an update of the maxima, which pauses. One block has the wait, for all paths.
+    step = rf"WW{take}{first}{second}{give}1T[BX]*X{{{8 * sums},}}B(S)?0TB{{1,2}}P{{{4 * sums}}}"
+    waits = [text for text, _ in blocks if re.fullmatch(r"0TB", text)]
+    assert len(waits) == 1, f"{name}: blocks with a wait: {waits}"
     steps = list(paths(blocks, start[0], ends))
     found = [re.search(step, path) for path in steps]
-    assert all(found) and {each[1] for each in found} == {None, "0B"}, f"{name}: {steps}"
+    assert all(found) and {each[1] for each in found} == {None, "S"}, f"{name}: {steps}"
     # An item releases its last values too, for the next one of the CTA.
     starts, last = len(re.findall(rf"WB?{take}{first}{give}0T", order)), len(re.findall(rf"WB?{take}{second}0T(?!P)", order))
     assert (starts, last) == (1, 1), f"{name}: {starts} first and {last} last products in {order}"
