@@ -420,11 +420,15 @@ def main():
     for name, make in CASES.items():
         if not re.search(args.only, name):
             continue
-        try:
+        told = lambda error: f"{type(error).__name__}: {error}".replace("\n", " ")[:240]
+        try:  # the table says what fails
             whole = judge_whole(torch, make)
+        except Exception as error:
+            whole = f"error: {told(error)}"
+        try:
             row = (name, *(("", "", 0, 0, []) if args.whole else judge(torch, saccade, make)), whole)
-        except Exception as error:  # the table says it
-            row = (name, "error", "", 0, 0, [f"{type(error).__name__}: {error}".replace("\n", " ")[:240]], "error")
+        except Exception as error:
+            row = (name, "error", "", 0, 0, [told(error)], whole)
         rows.append(row)
         print(*row, flush=True)
     counts = collections.Counter(row[1] for row in rows)
