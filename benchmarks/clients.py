@@ -354,7 +354,10 @@ def judge_whole(torch, make):
     module, inputs = built(torch, make)
     torch._dynamo.reset()
     with torch.no_grad(), limited():
-        expected = tensors(torch.compile(module, backend="aot_eager")(*inputs))
+        try:
+            expected = tensors(torch.compile(module, backend="aot_eager")(*inputs))
+        except Exception:  # it fails for group norms of tensors that are not contiguous
+            expected = tensors(module(*inputs))
     for partition in (False, True):
         torch._dynamo.reset()
         with torch.no_grad(), limited(), plans() as texts:
