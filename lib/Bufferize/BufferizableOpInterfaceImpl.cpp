@@ -16,9 +16,9 @@ using namespace saccade::attn;
 namespace {
 
 template <typename OpTy> struct TileOpModel : DstBufferizableOpInterfaceExternalModel<TileOpModel<OpTy>, OpTy> {
-  /// finalize and load_pages overwrite their destinations; accumulate and merge read and update the state.
+  /// finalize, load_dequantized and load_pages overwrite their destinations; accumulate and merge read and update the state.
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand, const AnalysisState &) const {
-    return !isa<FinalizeOp, LoadPagesOp>(op) || !cast<DestinationStyleOpInterface>(op).isDpsInit(&operand);
+    return !isa<FinalizeOp, LoadDequantizedOp, LoadPagesOp>(op) || !cast<DestinationStyleOpInterface>(op).isDpsInit(&operand);
   }
 
   /// Ignores tensors in regions. Upstream identifies ops by address and may visit a new, already bufferized op at the
@@ -66,6 +66,7 @@ void saccade::registerBufferizableOpInterfaceExternalModels(DialectRegistry &reg
     AccumulateOp::attachInterface<TileOpModel<AccumulateOp>>(*context);
     MergeOp::attachInterface<TileOpModel<MergeOp>>(*context);
     FinalizeOp::attachInterface<TileOpModel<FinalizeOp>>(*context);
+    LoadDequantizedOp::attachInterface<TileOpModel<LoadDequantizedOp>>(*context);
     LoadPagesOp::attachInterface<TileOpModel<LoadPagesOp>>(*context);
   });
 }

@@ -84,6 +84,8 @@ WalkResult TaskDescription::add(Operation *op) {
     words.insert("pack");
   } else if (auto product = dyn_cast<attn::PackedMatmulOp>(op)) {
     addMatmul(bool(product.getBias()));
+  } else if (isa<attn::LoadDequantizedOp>(op)) {
+    words.insert("dequantize");
   } else if (isa<attn::LoadPagesOp>(op)) {
     others.insert("load_pages");
   } else if (auto structured = dyn_cast<linalg::LinalgOp>(op)) {

@@ -20,6 +20,7 @@ const Semantics *saccade::reference::semanticsOf(Operation *op) {
     addAttentionTileSemantics(table);
     addGradientSemantics(table);
     addJvpSemantics(table);
+    addDequantizeSemantics(table);
     addPagedSemantics(table);
     addLinearSemantics(table);
     addLinearGradientSemantics(table);

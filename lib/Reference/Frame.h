@@ -61,6 +61,7 @@ private:
 void addAppendSemantics(SemanticsTable &table);
 void addAttentionSemantics(SemanticsTable &table);
 void addAttentionTileSemantics(SemanticsTable &table);
+void addDequantizeSemantics(SemanticsTable &table);
 void addGradientSemantics(SemanticsTable &table);
 void addJvpSemantics(SemanticsTable &table);
 void addPagedSemantics(SemanticsTable &table);

@@ -57,6 +57,16 @@ public:
   Value *dotBF16(Value *sum, Value *left, Value *right);
   Value *narrow(Value *x);
   Value *dotInt8(Value *sum, Value *left, Value *right);
+  /// vpermps: the lane of `table` that the low bits of each index name.
+  Value *lookUp(Value *table, Value *indices) {
+    unsigned count = cast<FixedVectorType>(floats)->getNumElements();
+    Value *result = Constant::getNullValue(floats);
+    for (unsigned lane = 0; lane < count; ++lane) {
+      Value *index = b.CreateAnd(b.CreateExtractElement(indices, lane), count - 1);
+      result = b.CreateInsertElement(result, b.CreateExtractElement(table, index), lane);
+    }
+    return result;
+  }
 
 private:
   Value *odd(Value *x) { return flush(fromBits(b.CreateAnd(toBits(x), integer(int32_t(0xffff0000))))); }
@@ -259,6 +269,8 @@ std::optional<Value *> expand(IRBuilder<> &b, StringRef name, Function &function
     return lanes.select(function.getArg(3), lanes.scalef(function.getArg(0), function.getArg(1)), function.getArg(2));
   if (name == "bf16.dpbf16ps.512")
     return lanes.dotBF16(function.getArg(0), function.getArg(1), function.getArg(2));
+  if (name == ".permvar.sf.512")
+    return lanes.lookUp(function.getArg(0), function.getArg(1));
   if (name == ".vpdpbusd.512")
     return lanes.dotInt8(function.getArg(0), function.getArg(1), function.getArg(2));
   if (name == "bf16.cvtne2ps2bf16.512") {

@@ -4,6 +4,7 @@
 // so that each tile is written in place into the result.
 //
 //===----------------------------------------------------------------------===//
+#include "DequantizedTiles.h"
 #include "FusionGroup.h"
 #include "UpperBound.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -193,7 +194,7 @@ struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
     // Fusion duplicates a producer with two users in a loop.
     DominanceInfo dominance(getOperation());
     eliminateCommonSubExpressions(rewriter, dominance, getOperation());
-    if (failed(privatizeTemporaries(rewriter, getOperation())))
+    if (failed(loadDequantizedTiles(rewriter, getOperation())) || failed(privatizeTemporaries(rewriter, getOperation())))
       signalPassFailure();
   }
 

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "BlockedMatmul.h"
+#include "DequantizedMatmul.h"
 #include "Pack.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -55,6 +56,23 @@ static Value getWhole(Value matrix) {
   return matrix;
 }
 
+/// The op that dequantizes the RHS `tile`, a buffer or the first part of one, if only `user` reads it; or null.
+static attn::LoadDequantizedOp findDequantization(Value tile, Operation *user) {
+  Value memory = getWhole(tile);
+  if (!memory.getDefiningOp<memref::AllocOp>() || (memory != tile && !memory.hasOneUse()))
+    return nullptr;
+  attn::LoadDequantizedOp found;
+  for (Operation *other : tile.getUsers()) {
+    auto load = dyn_cast<attn::LoadDequantizedOp>(other);
+    if (other == user)
+      continue;
+    if (!load || found || load->getBlock() != user->getBlock() || !load->isBeforeInBlock(user))
+      return nullptr;
+    found = load;
+  }
+  return found;
+}
+
 namespace {
 
 /// Rewrites one contraction: C[m, n] += Σ_k A[m, k] · B[n, k] over one m, n and k loop, inside loops over the others.
@@ -72,6 +90,11 @@ public:
   /// Lets the op read the panels that `earlier` packs, if it has the same RHS, which nothing changes in between.
   void sharePanelsOf(ContractionLowering &earlier);
   bool isShared() const { return packer != nullptr; }
+  /// Erases what this op has computed in registers.
+  void eraseDequantization() {
+    if (dequantization)
+      dequantization.erase();
+  }
 
 private:
   linalg::LinalgOp op;
@@ -83,6 +106,7 @@ private:
   Operation *packedBefore; ///< the outermost loop that does not change `wholeRHS`, where it is packed, or null
   ContractionLowering *packer = nullptr; ///< that packs the RHS for this op too, or null
   Value panels;                          ///< of `wholeRHS`, after `run`
+  attn::LoadDequantizedOp dequantization; ///< of the RHS, which is then not in memory; or null
   memref::AllocOp buffer;                ///< that the result begins, if nothing else views it, or null
 
   Value emitWholePanels(Emitter &e, Value result);
@@ -98,6 +122,8 @@ ContractionLowering::ContractionLowering(linalg::LinalgOp op)
     std::swap(lhs, rhs);
   if (auto alloc = getWhole(op.getDpsInits()[0]).getDefiningOp<memref::AllocOp>(); alloc && alloc->hasOneUse())
     buffer = alloc;
+  if (!isTile && op.getMatchingIndexingMap(rhs).getDimPosition(0) == dims.n.back())
+    dequantization = findDequantization(rhs->get(), op);
   MatmulBlock block = getMatmulBlock(op);
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
   // A result may have more columns or terms than a block, such as many features of linear attention.
@@ -239,9 +265,17 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
   auto alloc = [&](int64_t columns, int64_t depth) {
     return e.alloc(product.panelsShape(e, llvm::divideCeil(columns, width), traits.units(depth)));
   };
+  std::optional<QuantizedRows> weights;
+  std::optional<DequantizedPacking> dequantizedPacking;
+  if (dequantization) {
+    weights.emplace(e, attn::QuantizedWeights::of(dequantization), dequantizedSlots, block.columns);
+    dequantizedPacking.emplace(e, *weights, product, typeOf(rhs->get()));
+  }
   auto pack = [&](Value rhs, const ResultBlock &at, Value kPack, Value kPacks, Value panels) {
     Value first = e.mul(kPack, elements);
     Value depth = e.min(e.mul(kPacks, elements), e.sub(e.size(rhs, 1), first));
+    if (dequantizedPacking)
+      return dequantizedPacking->pack(at.column, at.columns, first, depth, panels);
     product.packPanels(e, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, panels);
   };
   Value packed, panelsInPlace = emitPanelsInPlace(e, traits);
@@ -271,7 +305,7 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
   }
   if (!packed && !panelsInPlace)
     packed = alloc(block.columns, block.depth * elements);
-  auto multiply = [&](Value lhs, Value rhs, Value result) {
+  auto multiplyPacked = [&](Value lhs, Value rhs, Value result) {
     auto begin = [&](Value tile, const ResultBlock &at) {
       if (!isZero)
         return Product::of(attn::ProductForm::MultiplyAdd)
@@ -290,6 +324,16 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
                  return BlockedMatmul::Panels{packed, e.index(0), e.index(0), {}, {}};
                },
                {isTile ? emitWholePanels(e, result) : Value(), isZero});
+  };
+  auto multiply = [&](Value lhs, Value rhs, Value result) {
+    if (!dequantization)
+      return multiplyPacked(lhs, rhs, result);
+    Value isFew = e.isLess(e.size(lhs, 0), e.index(maxDotRows + 1));
+    auto inRegisters = [&] { emitDequantizedDot(e, *weights, lhs, result, block.columns); };
+    auto packed = [&] { multiplyPacked(lhs, rhs, result); };
+    if (std::optional<int64_t> known = getConstantIntValue(isFew))
+      return *known ? inRegisters() : packed();
+    e.ifElse(isFew, inRegisters, packed);
   };
 
   SmallVector<Value> at(ranges.size());
@@ -342,7 +386,14 @@ struct LowerContraction : saccade::impl::LowerContractionBase<LowerContraction> 
       FloatType type = isF64 ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());
       lowering.run({b, op.getLoc(), *cpu, type}, prefetched, multiplied.getArrayRef());
       op.erase();
+      lowering.eraseDequantization();
     }
+    getOperation().walk([&](attn::LoadDequantizedOp op) {
+      OpBuilder b(op);
+      Emitter e{b, op.getLoc(), *cpu, b.getF32Type()};
+      emitLoadDequantized(e, op);
+      op.erase();
+    });
   }
 };
 

@@ -47,6 +47,17 @@ std::optional<linalg::ContractionDimensions> saccade::getMatmulDims(linalg::Lina
 
 bool saccade::isMatmul(linalg::LinalgOp op) { return getMatmulDims(op).has_value(); }
 
+bool saccade::readsDequantizedRows(linalg::LinalgOp op, OpOperand &use) {
+  std::optional<linalg::ContractionDimensions> dims = getMatmulDims(op);
+  if (!dims || !op.isDpsInput(&use) || dims->n.size() != 1 || dims->k.size() != 1)
+    return false;
+  AffineMap map = op.getMatchingIndexingMap(&use);
+  OpOperand *other = op.getDpsInputOperand(1 - use.getOperandNumber());
+  auto isNarrow = [](Value operand) { return !getElementTypeOrSelf(operand).isF64(); };
+  return map.getNumResults() == 2 && map.getDimPosition(0) == dims->n[0] && map.getDimPosition(1) == dims->k[0] &&
+         other->get() != use.get() && isNarrow(other->get()) && isNarrow(op.getDpsInits()[0]);
+}
+
 MatmulBlock saccade::getMatmulBlock(linalg::LinalgOp op) {
   MatmulBlock block;
   if (auto schedule = op->getAttrOfType<attn::ScheduleAttr>("schedule")) {

@@ -32,13 +32,14 @@ void saccade::buildGradientFunctionsPipeline(OpPassManager &pm) {
   pm.addPass(attn::createDifferentiate());
 }
 
-static void addFusion(OpPassManager &function) {
+static void addFusion(OpPassManager &function, bool forGPU) {
   function.addPass(attn::createExpandWeights());
   // Removes opposite reshapes between ops that can be fused.
   function.addPass(createCanonicalizerPass());
   function.addPass(attn::createFuseElementwise());
   function.addPass(attn::createFoldTransposes());
   function.addPass(attn::createFlattenRows());
+  function.addPass(attn::createPlaceDequantize({forGPU}));
   function.addPass(createCanonicalizerPass());
   function.addPass(createCSEPass());
 }
@@ -46,7 +47,7 @@ static void addFusion(OpPassManager &function) {
 void saccade::buildIntermediatesPipeline(OpPassManager &pm, bool fused) {
   addInlining(pm, {}, ignoreStep);
   if (fused)
-    addFusion(pm.nest<func::FuncOp>());
+    addFusion(pm.nest<func::FuncOp>(), /*forGPU=*/false);
   // What attention was raised from is dead, and would be returned as well.
   pm.addNestedPass<func::FuncOp>(createCSEPass());
   pm.addPass(attn::createReturnIntermediates());
@@ -69,6 +70,6 @@ void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions
       attn::createCreateShapeFunctions({/*mayReadElements=*/!options.forGPU, options.forGPU ? maxKeysOnGPU : 0}));
   onStep("fuse");
   OpPassManager &function = pm.nest<func::FuncOp>();
-  addFusion(function);
+  addFusion(function, options.forGPU);
   function.addPass(attn::createProveStability());
 }

@@ -14,6 +14,10 @@ bool isMatmul(mlir::linalg::LinalgOp op);
 /// The batch, m, n and k loops of a matmul; nullopt for another op.
 std::optional<mlir::linalg::ContractionDimensions> getMatmulDims(mlir::linalg::LinalgOp op);
 
+/// Whether the matmul `op` reads an attn.dequantize by `use` in the form that kernels fuse: the rows of the weights are
+/// the columns of the result, and all of their columns are reduced.
+bool readsDequantizedRows(mlir::linalg::LinalgOp op, mlir::OpOperand &use);
+
 /// Unit attribute of a matmul of one tile: no dynamic extent exceeds its schedule, and the result is in the cache.
 inline constexpr llvm::StringLiteral tileMatmulAttr = "attn.tile_matmul";
 

@@ -65,6 +65,13 @@ def Attn_ProductForm : I32EnumAttr<"ProductForm", "how the packed operands of a 
   let cppNamespace = "::saccade::attn";
 }
 
+def Attn_BlockFormat : I32EnumAttr<"BlockFormat", "how a block of quantized weights is stored", [
+    I32EnumAttrCase<"Q4_0", 0, "q4_0">, I32EnumAttrCase<"Q4_1", 1, "q4_1">, I32EnumAttrCase<"Q8_0", 2, "q8_0">,
+    I32EnumAttrCase<"Q4_K", 3, "q4_k">, I32EnumAttrCase<"Q6_K", 4, "q6_k">, I32EnumAttrCase<"U4", 5, "u4">,
+    I32EnumAttrCase<"U8", 6, "u8">]> {
+  let cppNamespace = "::saccade::attn";
+}
+
 class Attn_Attr<string name, string attrMnemonic, list<Trait> traits = []> : AttrDef<Attn_Dialect, name, traits> {
   let mnemonic = attrMnemonic;
 }

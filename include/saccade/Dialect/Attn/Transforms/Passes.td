@@ -122,6 +122,19 @@ def FoldTransposes : Pass<"attn-fold-transposes", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::tensor::TensorDialect"];
 }
 
+def PlaceDequantize : Pass<"attn-place-dequantize", "::mlir::func::FuncOp"> {
+  let summary = "fuse dequantized weights into matmuls and expand all others";
+  let description = [{
+    An `attn.dequantize` stays if it is the RHS of a matmul whose columns are its rows, and all of its columns are reduced:
+    a kernel reads its blocks. Transposes and roundings before such a matmul are folded into it. A slice of rows becomes a
+    slice of the blocks, and `tensor.extract` computes its element, so that a lookup of rows reads only their blocks.
+    Every other `attn.dequantize` becomes a `linalg.generic` that writes all elements.
+  }];
+  let options = [Option<"gpu", "gpu", "bool", /*default=*/"false", "expand all">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def FlattenRows : Pass<"attn-flatten-rows", "::mlir::func::FuncOp"> {
   let summary = "collapse the rows of a matmul to one dimension";
   let description = [{

@@ -1,0 +1,46 @@
+//===- DequantizedMatmul.h - Matmuls with quantized weights -------*- C++ -*-===//
+#ifndef SACCADE_LIB_CODEGEN_CPU_DEQUANTIZEDMATMUL_H
+#define SACCADE_LIB_CODEGEN_CPU_DEQUANTIZEDMATMUL_H
+
+#include "Product.h"
+#include "QuantizedRows.h"
+
+namespace saccade::cpu {
+
+/// The most rows of an LHS whose products with weights are computed without packing: with more, packing costs less than
+/// dequantizing the weights again for every eight rows.
+inline constexpr int64_t maxDotRows = 16;
+
+/// The rows of weights that have their scales in scratch memory.
+inline constexpr int64_t dequantizedSlots = 4;
+
+/// result[m][n] += Σ_k lhs[m][k] · weights[n][k] for at most `maxDotRows` rows, with sums in f32 and one rounding of a
+/// result (memref of up to `maxColumns` columns). Weights exist in registers only. `lhs` and `result` have any strides.
+void emitDequantizedDot(Emitter &e, QuantizedRows &weights, mlir::Value lhs, mlir::Value result, int64_t maxColumns);
+
+/// Packs weights as panels of a matmul, dequantized in parts that fit in L1.
+class DequantizedPacking {
+public:
+  /// `element`: the type to which elements are rounded before they are packed.
+  DequantizedPacking(Emitter &e, QuantizedRows &weights, const Product &product, mlir::Type element);
+
+  /// Packs the columns [column, column + columns) and the elements [begin, begin + depth) along K. `begin` is a multiple
+  /// of `part`.
+  void pack(mlir::Value column, mlir::Value columns, mlir::Value begin, mlir::Value depth, mlir::Value panels);
+
+  /// The elements of a row of the scratch memory: whole blocks of every format.
+  static constexpr int64_t part = 256;
+
+private:
+  Emitter &e;
+  QuantizedRows &weights;
+  const Product &product;
+  mlir::Value tile; ///< scratch memory
+};
+
+/// Lowers an attn.load_dequantized that no matmul has taken over.
+void emitLoadDequantized(Emitter &e, attn::LoadDequantizedOp op);
+
+} // namespace saccade::cpu
+
+#endif // SACCADE_LIB_CODEGEN_CPU_DEQUANTIZEDMATMUL_H

@@ -1,0 +1,343 @@
+//===- QuantizedRows.cpp - Rows of quantized weights in registers -------------===//
+//
+// Formats are those of ggml and of MatMulNBits (attn.dequantize). Scales of f16 and of 6 bits become f32 in scratch
+// memory, many blocks at a time, before the codes that they multiply are read.
+//
+//===----------------------------------------------------------------------===//
+#include "QuantizedRows.h"
+#include "Prefetch.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::cpu;
+using attn::BlockFormat;
+
+/// The elements that share the bytes of codes.
+static int64_t unitOf(BlockFormat format, int64_t elements) {
+  switch (format) {
+  case BlockFormat::Q4_K:
+    return 64;
+  case BlockFormat::Q6_K:
+    return 128;
+  default:
+    return std::min<int64_t>(elements, 32);
+  }
+}
+
+/// A view of `codes` as rows of contiguous bytes, or a copy if blocks or bytes are not adjacent.
+static Value emitRowsOfBytes(Emitter &e, Value codes, int64_t capacity) {
+  auto type = cast<MemRefType>(codes.getType());
+  int64_t blocks = type.getDimSize(1), blockBytes = type.getDimSize(2);
+  auto layout = StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {ShapedType::kDynamic, 1});
+  auto rowsType = MemRefType::get({type.getDimSize(0), blocks * blockBytes}, type.getElementType(), layout);
+  auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, codes);
+  auto view = [&](Value base, OpFoldResult offset, OpFoldResult stride) -> SmallVector<Value> {
+    SmallVector<OpFoldResult> sizes = {memref::getMixedSize(e.b, e.loc, codes, 0),
+                                       e.b.getIndexAttr(blocks * blockBytes)};
+    return {memref::ReinterpretCastOp::create(e.b, e.loc, rowsType, base, offset, sizes,
+                                              ArrayRef<OpFoldResult>{stride, e.b.getIndexAttr(1)})};
+  };
+  auto inPlace = [&] {
+    return view(metadata.getBaseBuffer(), OpFoldResult(metadata.getOffset()), OpFoldResult(metadata.getStrides()[0]));
+  };
+  auto strides = type.getStridesAndOffset().first;
+  if (strides[1] == blockBytes && strides[2] == 1)
+    return inPlace()[0];
+  Value isContiguous = e.b.createOrFold<arith::AndIOp>(e.loc, e.isEqual(metadata.getStrides()[1], e.index(blockBytes)),
+                                                       e.isEqual(metadata.getStrides()[2], e.index(1)));
+  Value copy = memref::AllocOp::create(
+      e.b, e.loc, MemRefType::get({capacity, blocks * blockBytes}, type.getElementType()), e.b.getI64IntegerAttr(64));
+  auto copied = [&] {
+    e.loop(e.index(0), e.size(codes, 0), 1, [&](Value r) {
+      e.loop(e.index(0), e.index(blocks), 1, [&](Value block) {
+        e.loop(e.index(0), e.index(blockBytes), 1, [&](Value i) {
+          e.store(e.load(codes, {r, block, i}), copy, {r, e.add(e.mul(block, blockBytes), i)});
+        });
+      });
+    });
+    return view(copy, e.b.getIndexAttr(0), e.b.getIndexAttr(blocks * blockBytes));
+  };
+  return e.choose(isContiguous, inPlace, copied)[0];
+}
+
+QuantizedRows::QuantizedRows(Emitter &e, const attn::QuantizedWeights &weights, int64_t slots, int64_t capacity)
+    : e(e), weights(weights), traits(weights.traits()), unitElements(unitOf(weights.format, traits.elements)),
+      unitsOfBlock(traits.elements / unitElements),
+      groupsOfUnit(std::max<int64_t>(unitElements / traits.groupElements, 1)) {
+  bytes = emitRowsOfBytes(e, weights.codes, capacity);
+  if (traits.hasScales)
+    return;
+  // A vector of scales may end after the last one.
+  int64_t groups = weights.blocks() * (traits.elements / traits.groupElements) + 16;
+  scales = e.alloc({slots, groups});
+  if (weights.format == BlockFormat::Q4_1 || weights.format == BlockFormat::Q4_K)
+    offsets = e.alloc({slots, groups});
+}
+
+//===----------------------------------------------------------------------===//
+// Bytes and numbers
+//===----------------------------------------------------------------------===//
+
+Value QuantizedRows::loadBytes(Value row, Value offset, int64_t count) {
+  auto type = VectorType::get({count}, e.b.getI8Type());
+  return vector::LoadOp::create(e.b, e.loc, type, bytes, ValueRange{row, offset});
+}
+
+/// The bits of the f16 at byte `offset`.
+Value QuantizedRows::loadHalf(Value row, Value offset) {
+  Value bits = vector::BitCastOp::create(e.b, e.loc, VectorType::get({1}, e.b.getI16Type()), loadBytes(row, offset, 2));
+  return vector::ExtractOp::create(e.b, e.loc, bits, ArrayRef<int64_t>{0});
+}
+
+Value QuantizedRows::asInt(Value bytes, bool isSigned) {
+  auto type = VectorType::get(cast<VectorType>(bytes.getType()).getShape(), e.b.getI32Type());
+  if (isSigned)
+    return arith::ExtSIOp::create(e.b, e.loc, type, bytes);
+  return arith::ExtUIOp::create(e.b, e.loc, type, bytes);
+}
+
+Value QuantizedRows::asFloat(Value codes) {
+  auto type = VectorType::get(cast<VectorType>(codes.getType()).getShape(), e.type);
+  return arith::SIToFPOp::create(e.b, e.loc, type, codes);
+}
+
+static Value splatInt(Emitter &e, Value like, int64_t value) {
+  auto type = cast<VectorType>(like.getType());
+  return arith::ConstantOp::create(
+      e.b, e.loc, DenseElementsAttr::get(type, e.b.getIntegerAttr(type.getElementType(), value)));
+}
+
+/// The low nibble of each code, or bits 4 to 7, minus `bias`. Codes may have other bits.
+Value QuantizedRows::nibbles(Value codes, bool isHigh, int64_t bias) {
+  if (isHigh)
+    codes = arith::ShRUIOp::create(e.b, e.loc, codes, splatInt(e, codes, 4));
+  if (e.target.hasAVX512 && e.lanes() == 16) {
+    // One instruction looks a nibble up in a register.
+    SmallVector<float> values;
+    for (int64_t code = 0; code < 16; ++code)
+      values.push_back(float(code - bias));
+    Value table = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(e.vectorType(), ArrayRef<float>(values)));
+    return LLVM::CallIntrinsicOp::create(e.b, e.loc, e.vectorType(), e.b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
+                                         ValueRange{table, codes})
+        .getResult(0);
+  }
+  codes = arith::AndIOp::create(e.b, e.loc, codes, splatInt(e, codes, 15));
+  if (bias != 0)
+    codes = arith::SubIOp::create(e.b, e.loc, codes, splatInt(e, codes, bias));
+  return asFloat(codes);
+}
+
+void QuantizedRows::prefetch(Value row, Value offset, int64_t count) {
+  for (int64_t line = 0; line < count; line += cacheLine)
+    emitPrefetch(e, bytes, row, e.add(offset, line));
+}
+
+//===----------------------------------------------------------------------===//
+// Scales
+//===----------------------------------------------------------------------===//
+
+/// Stores the f16 at byte `offset` of `count` blocks from `block` on.
+void QuantizedRows::prepareHalves(Value row, unsigned slot, Value block, int64_t count, int64_t offset, Value into) {
+  SmallVector<Value> halves;
+  for (int64_t i = 0; i < count; ++i)
+    halves.push_back(loadHalf(row, e.add(e.mul(e.add(block, i), traits.bytes), offset)));
+  Value bits =
+      vector::FromElementsOp::create(e.b, e.loc, VectorType::get({count}, e.b.getI16Type()), halves);
+  Value narrow = arith::BitcastOp::create(e.b, e.loc, VectorType::get({count}, e.b.getF16Type()), bits);
+  Value wide = arith::ExtFOp::create(e.b, e.loc, VectorType::get({count}, e.type), narrow);
+  e.storeVector(wide, into, {e.index(slot), block});
+}
+
+/// 12 bytes have the 6 bits of eight scales and of eight minima. Words of four of them are taken apart at once.
+void QuantizedRows::prepareQ4K(Value row, unsigned slot, Value block) {
+  Value first = e.mul(block, traits.bytes);
+  auto i32 = e.b.getI32Type();
+  Value all = vector::BitCastOp::create(e.b, e.loc, VectorType::get({4}, i32), loadBytes(row, first, 16));
+  auto word = [&](int64_t i) -> Value {
+    return vector::ExtractOp::create(e.b, e.loc, all, ArrayRef<int64_t>{i});
+  };
+  auto constant = [&](int64_t value) { return e.constantLike(word(0), value); };
+  auto mask = [&](Value x, int64_t bits) -> Value { return arith::AndIOp::create(e.b, e.loc, x, constant(bits)); };
+  auto shift = [&](Value x, int64_t by) -> Value { return arith::ShRUIOp::create(e.b, e.loc, x, constant(by)); };
+  Value low = word(1), least = word(2), rest = word(3);
+  auto join = [&](Value nibbles, Value pairs) -> Value {
+    Value high = arith::ShLIOp::create(e.b, e.loc, mask(shift(pairs, 6), 0x03030303), constant(4));
+    return arith::OrIOp::create(e.b, e.loc, mask(nibbles, 0x0f0f0f0f), high);
+  };
+  auto emitNumbers = [&](Value firstFour, Value lastFour) -> Value {
+    Value words = vector::FromElementsOp::create(e.b, e.loc, VectorType::get({2}, i32), ValueRange{firstFour, lastFour});
+    Value eight = vector::BitCastOp::create(e.b, e.loc, VectorType::get({8}, e.b.getI8Type()), words);
+    return asFloat(asInt(eight, /*isSigned=*/false));
+  };
+  auto half = [&](int64_t offset) -> Value {
+    Value bits = arith::BitcastOp::create(e.b, e.loc, e.b.getF16Type(), loadHalf(row, e.add(first, offset)));
+    Value wide = arith::ExtFOp::create(e.b, e.loc, e.type, bits);
+    return vector::BroadcastOp::create(e.b, e.loc, VectorType::get({8}, e.type), wide);
+  };
+  Value at = e.mul(block, 8);
+  e.storeVector(e.mulf(half(0), emitNumbers(mask(low, 0x3f3f3f3f), join(rest, low))), scales, {e.index(slot), at});
+  Value minima = e.mulf(half(2), emitNumbers(mask(least, 0x3f3f3f3f), join(shift(rest, 4), least)));
+  e.storeVector(arith::NegFOp::create(e.b, e.loc, minima), offsets, {e.index(slot), at});
+}
+
+void QuantizedRows::prepareQ6K(Value row, unsigned slot, Value block) {
+  Value first = e.mul(block, traits.bytes);
+  Value bits = arith::BitcastOp::create(e.b, e.loc, e.b.getF16Type(), loadHalf(row, e.add(first, 208)));
+  Value factor = arith::ExtFOp::create(e.b, e.loc, e.type, bits);
+  auto sixteen = VectorType::get({16}, e.type);
+  Value numbers = asFloat(asInt(loadBytes(row, e.add(first, 192), 16), /*isSigned=*/true));
+  e.storeVector(e.mulf(numbers, vector::BroadcastOp::create(e.b, e.loc, sixteen, factor)), scales,
+                {e.index(slot), e.mul(block, 16)});
+}
+
+void QuantizedRows::prepare(Value row, unsigned slot, Value begin, Value end) {
+  if (traits.hasScales)
+    return;
+  Value first = e.div(begin, unitsOfBlock), last = e.div(end, unitsOfBlock);
+  if (weights.format == BlockFormat::Q4_K)
+    return e.loop(first, last, 1, [&](Value block) { prepareQ4K(row, slot, block); });
+  if (weights.format == BlockFormat::Q6_K)
+    return e.loop(first, last, 1, [&](Value block) { prepareQ6K(row, slot, block); });
+  auto forBlocks = [&](Value from, Value to, int64_t count) {
+    e.loop(from, to, count, [&](Value block) {
+      prepareHalves(row, slot, block, count, 0, scales);
+      if (offsets)
+        prepareHalves(row, slot, block, count, 2, offsets);
+    });
+  };
+  Value whole = e.add(first, e.roundDown(e.sub(last, first), 16));
+  forBlocks(first, whole, 16);
+  forBlocks(whole, last, 1);
+}
+
+/// The number of `group`, in all lanes.
+Value QuantizedRows::numberOf(Value memref, unsigned slot, Value group) {
+  return e.broadcast(e.load(memref, {e.index(slot), group}));
+}
+
+/// The zero of a block, as a number of f32; null for a constant one.
+Value QuantizedRows::zeroOf(Value row, Value block) {
+  if (!weights.zeros)
+    return nullptr;
+  if (!weights.hasPackedZeros())
+    return e.broadcast(e.load(weights.zeros, {row, block}));
+  bool isU4 = weights.format == BlockFormat::U4;
+  Value byte = e.load(weights.zeros, {row, isU4 ? e.div(block, 2) : block});
+  Value code = arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), byte);
+  if (isU4) {
+    Value isOdd = e.isEqual(e.rem(block, e.index(2)), e.index(1));
+    code = e.select(isOdd, e.div(code, 16), e.rem(code, e.constantLike(code, 16)));
+  }
+  return e.broadcast(arith::SIToFPOp::create(e.b, e.loc, e.type, code));
+}
+
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+/// The elements of a unit whose first half has the low nibbles of the bytes from `first` on.
+SmallVector<Value> QuantizedRows::loadNibblePairs(Value row, Value first, int64_t bias) {
+  SmallVector<Value> codes, result;
+  for (int64_t i = 0; i < unitElements / 2; i += e.lanes())
+    codes.push_back(asInt(loadBytes(row, e.add(first, i), e.lanes()), /*isSigned=*/false));
+  for (bool isHigh : {false, true})
+    for (Value each : codes)
+      result.push_back(nibbles(each, isHigh, bias));
+  return result;
+}
+
+/// The elements of a unit whose neighbours share a byte. A byte in 64 bits becomes two of 32.
+SmallVector<Value> QuantizedRows::loadNeighbours(Value row, Value first, int64_t bias) {
+  SmallVector<Value> result;
+  int64_t lanes = e.lanes();
+  for (int64_t i = 0; i < unitElements / 2; i += lanes / 2) {
+    Value byte = loadBytes(row, e.add(first, i), lanes / 2);
+    Value wide = arith::ExtUIOp::create(e.b, e.loc, VectorType::get({lanes / 2}, e.b.getI64Type()), byte);
+    Value high = arith::ShLIOp::create(e.b, e.loc, wide, splatInt(e, wide, 28));
+    Value both = arith::OrIOp::create(e.b, e.loc, wide, high);
+    Value codes = vector::BitCastOp::create(e.b, e.loc, VectorType::get({lanes}, e.b.getI32Type()), both);
+    result.push_back(nibbles(codes, /*isHigh=*/false, bias));
+  }
+  return result;
+}
+
+/// 128 elements: quarters of 32 have a nibble of one of two halves of 64 bytes, and two bits of 32 other bytes.
+SmallVector<Value> QuantizedRows::loadQ6K(Value row, Value block, Value part) {
+  Value first = e.mul(block, traits.bytes);
+  Value low = e.add(first, e.mul(part, 64)), high = e.add(e.add(first, 128), e.mul(part, 32));
+  auto codesAt = [&](Value from, int64_t offset) {
+    return asInt(loadBytes(row, e.add(from, offset), e.lanes()), /*isSigned=*/false);
+  };
+  auto mask = [&](Value x, int64_t bits) -> Value { return arith::AndIOp::create(e.b, e.loc, x, splatInt(e, x, bits)); };
+  SmallVector<Value> result;
+  for (int64_t quarter = 0; quarter < 4; ++quarter)
+    for (int64_t i = 0; i < 32; i += e.lanes()) {
+      Value lower = codesAt(low, quarter % 2 * 32 + i), upper = codesAt(high, i);
+      if (quarter >= 2)
+        lower = arith::ShRUIOp::create(e.b, e.loc, lower, splatInt(e, lower, 4));
+      // Bits 4 and 5 of the code.
+      int64_t shift = 4 - 2 * quarter;
+      if (shift > 0)
+        upper = arith::ShLIOp::create(e.b, e.loc, upper, splatInt(e, upper, shift));
+      else if (shift < 0)
+        upper = arith::ShRUIOp::create(e.b, e.loc, upper, splatInt(e, upper, -shift));
+      Value code = arith::OrIOp::create(e.b, e.loc, mask(lower, 15), mask(upper, 48));
+      result.push_back(asFloat(arith::SubIOp::create(e.b, e.loc, code, splatInt(e, code, 32))));
+    }
+  return result;
+}
+
+Value QuantizedRows::scaled(Value codes, unsigned slot, Value row, Value block, Value group) {
+  if (!traits.hasScales) {
+    Value scale = numberOf(scales, slot, group);
+    return offsets ? e.fma(codes, scale, numberOf(offsets, slot, group)) : e.mulf(codes, scale);
+  }
+  if (Value zero = zeroOf(row, block))
+    codes = e.subf(codes, zero);
+  return e.mulf(codes, e.broadcast(e.load(weights.scales, {row, block})));
+}
+
+SmallVector<Value> QuantizedRows::load(Value row, unsigned slot, Value unit) {
+  Value block = e.div(unit, unitsOfBlock), part = unitsOfBlock == 1 ? e.index(0) : e.rem(unit, e.index(unitsOfBlock));
+  Value first = e.mul(block, traits.bytes);
+  bool hasZeros = bool(weights.zeros);
+  SmallVector<Value> codes;
+  auto loadAll = [&](Value from, bool isSigned, int64_t bias) {
+    for (int64_t i = 0; i < unitElements; i += e.lanes()) {
+      Value each = asInt(loadBytes(row, e.add(from, i), e.lanes()), isSigned);
+      if (bias != 0)
+        each = arith::SubIOp::create(e.b, e.loc, each, splatInt(e, each, bias));
+      codes.push_back(asFloat(each));
+    }
+  };
+  switch (weights.format) {
+  case BlockFormat::Q4_0:
+    codes = loadNibblePairs(row, e.add(first, 2), 8);
+    break;
+  case BlockFormat::Q4_1:
+    codes = loadNibblePairs(row, e.add(first, 4), 0);
+    break;
+  case BlockFormat::Q8_0:
+    loadAll(e.add(first, 2), /*isSigned=*/true, 0);
+    break;
+  case BlockFormat::Q4_K:
+    codes = loadNibblePairs(row, e.add(e.add(first, 16), e.mul(part, 32)), 0);
+    break;
+  case BlockFormat::Q6_K:
+    codes = loadQ6K(row, block, part);
+    break;
+  case BlockFormat::U4:
+    codes = loadNeighbours(row, e.add(first, e.mul(part, unitElements / 2)), hasZeros ? 0 : 8);
+    break;
+  case BlockFormat::U8:
+    loadAll(e.add(first, e.mul(part, unitElements)), /*isSigned=*/false, hasZeros ? 0 : 128);
+    break;
+  }
+  Value firstGroup = e.mul(unit, groupsOfUnit);
+  for (auto [i, each] : llvm::enumerate(codes)) {
+    int64_t group = int64_t(i) * e.lanes() / std::min(traits.groupElements, unitElements);
+    each = scaled(each, slot, row, block, e.add(firstGroup, group));
+  }
+  return codes;
+}
