@@ -96,6 +96,9 @@ static bool hasAdjacentHeads(attn::AttentionOp op) {
   return head && *op.getKeyDims().position(attn::Dim::Seq) < *head;
 }
 
+/// The rows of a task of a matmul with quantized weights, which each task dequantizes: more than those of other matmuls.
+static constexpr int64_t dequantizedRows = 576;
+
 attn::ScheduleAttr saccade::scheduleContraction(MLIRContext *context, unsigned bits, const CPUTarget &target) {
   MatmulBlock block;
   return attn::ScheduleAttr::get(context, block.rows, bits == 64 ? block.columns / 2 : block.columns, block.depth);
@@ -144,7 +147,10 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
       if (!isMatmul(op) || op->hasAttr("schedule"))
         return;
       unsigned bits = getElementTypeOrSelf(op.getDpsInits()[0]).getIntOrFloatBitWidth();
-      op->setAttr("schedule", scheduleContraction(&getContext(), bits, *cpu));
+      attn::ScheduleAttr schedule = scheduleContraction(&getContext(), bits, *cpu);
+      if (llvm::any_of(op.getDpsInputs(), [](Value input) { return input.getDefiningOp<attn::DequantizeOp>(); }))
+        schedule = attn::ScheduleAttr::get(&getContext(), dequantizedRows, schedule.getCols(), schedule.getDepth());
+      op->setAttr("schedule", schedule);
     });
   }
 };

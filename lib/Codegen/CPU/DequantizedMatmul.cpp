@@ -26,6 +26,7 @@ public:
 private:
   void emitRows(Value firstColumn, unsigned columns);
   void emitBlock(Value row, unsigned rows, Value column, unsigned slot, unsigned columns, Value firstUnit);
+  void addRow(Value row, unsigned slot, Value column, Value unit, Value x, MutableArrayRef<Value> sums);
   unsigned columnsFor(unsigned rows, unsigned most);
   int64_t vectors() { return std::max<int64_t>(weights.unit() / e.lanes(), 1); }
 
@@ -84,6 +85,26 @@ void DotKernel::emitRows(Value firstColumn, unsigned columns) {
   }
 }
 
+/// Adds the products of a unit of one column and one row of the LHS: sums over a group are multiplied by its scale.
+void DotKernel::addRow(Value row, unsigned slot, Value column, Value unit, Value x, MutableArrayRef<Value> sums) {
+  Value first = e.mul(unit, weights.unit()), ofGroup;
+  SmallVector<QuantizedRows::Register> registers = weights.loadCodes(column, slot, unit);
+  for (auto [v, each] : llvm::enumerate(registers)) {
+    Value factor = e.loadVector(x, {row, e.add(first, v * e.lanes())});
+    if (each.offset) {
+      Value element = e.fma(each.codes, each.scale, each.offset);
+      sums[v % sums.size()] = e.fma(element, factor, sums[v % sums.size()]);
+      continue;
+    }
+    ofGroup = ofGroup ? e.fma(each.codes, factor, ofGroup) : e.mulf(each.codes, factor);
+    if (v + 1 < registers.size() && registers[v + 1].group == each.group)
+      continue;
+    Value &sum = sums[each.group % sums.size()];
+    sum = e.fma(ofGroup, each.scale, sum);
+    ofGroup = nullptr;
+  }
+}
+
 /// Adds products of `count` rows and `columns` columns. `firstUnit`: the units of these columns that have been read.
 void DotKernel::emitBlock(Value row, unsigned count, Value column, unsigned slot, unsigned columns, Value firstUnit) {
   // Two chains for each sum hide the latency of additions.
@@ -97,6 +118,10 @@ void DotKernel::emitBlock(Value row, unsigned count, Value column, unsigned slot
                      columns * weights.unitBytes());
     Value first = e.mul(unit, weights.unit());
     for (unsigned c = 0; c < columns; ++c) {
+      if (count == 1) {
+        addRow(row, slot + c, e.add(column, c), unit, x, MutableArrayRef(acc).slice(c * chains, chains));
+        continue;
+      }
       SmallVector<Value> elements = weights.load(e.add(column, c), slot + c, unit);
       for (auto [v, element] : llvm::enumerate(elements))
         for (unsigned r = 0; r < count; ++r) {

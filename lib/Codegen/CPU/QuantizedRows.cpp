@@ -137,14 +137,42 @@ void QuantizedRows::prefetch(Value row, Value offset, int64_t count) {
 // Scales
 //===----------------------------------------------------------------------===//
 
+/// The bits of the f16 at byte `offset` of `count` blocks from `block` on, in i16.
+Value QuantizedRows::loadHalves(Value row, Value block, int64_t count, int64_t offset) {
+  auto type = VectorType::get({count}, e.b.getI16Type());
+  if (!e.target.hasAVX512 || count == 1) {
+    SmallVector<Value> halves;
+    for (int64_t i = 0; i < count; ++i)
+      halves.push_back(loadHalf(row, e.add(e.mul(e.add(block, i), traits.bytes), offset)));
+    return vector::FromElementsOp::create(e.b, e.loc, type, halves);
+  }
+  // A gather reads four bytes of each block, and uses other ports than the products.
+  auto i64 = e.b.getI64Type();
+  auto asInt = [&](Value index) -> Value { return arith::IndexCastOp::create(e.b, e.loc, i64, index); };
+  auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, bytes);
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(e.b, e.loc, bytes);
+  Value place = e.add(metadata.getOffset(), e.mul(row, metadata.getStrides()[0]));
+  place = e.add(place, e.add(e.mul(block, traits.bytes), offset));
+  auto pointer = LLVM::LLVMPointerType::get(e.b.getContext());
+  Value address = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, asInt(e.add(base, place)));
+  auto numbers = VectorType::get({count}, e.b.getI32Type());
+  SmallVector<int32_t> distances;
+  for (int64_t i = 0; i < count; ++i)
+    distances.push_back(int32_t(i * traits.bytes));
+  Value indices =
+      arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(numbers, ArrayRef<int32_t>(distances)));
+  auto pointers = VectorType::get({count}, pointer);
+  Value addresses = LLVM::GEPOp::create(e.b, e.loc, pointers, e.b.getI8Type(), address, ArrayRef<LLVM::GEPArg>{indices});
+  auto flags = VectorType::get({count}, e.b.getI1Type());
+  Value all = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(flags, true));
+  Value found = LLVM::masked_gather::create(e.b, e.loc, numbers, addresses, all, ValueRange{}, /*alignment=*/1);
+  return arith::TruncIOp::create(e.b, e.loc, type, found);
+}
+
 /// Stores the f16 at byte `offset` of `count` blocks from `block` on.
 void QuantizedRows::prepareHalves(Value row, unsigned slot, Value block, int64_t count, int64_t offset, Value into) {
-  SmallVector<Value> halves;
-  for (int64_t i = 0; i < count; ++i)
-    halves.push_back(loadHalf(row, e.add(e.mul(e.add(block, i), traits.bytes), offset)));
-  Value bits =
-      vector::FromElementsOp::create(e.b, e.loc, VectorType::get({count}, e.b.getI16Type()), halves);
-  Value narrow = arith::BitcastOp::create(e.b, e.loc, VectorType::get({count}, e.b.getF16Type()), bits);
+  Value narrow = arith::BitcastOp::create(e.b, e.loc, VectorType::get({count}, e.b.getF16Type()),
+                                          loadHalves(row, block, count, offset));
   Value wide = arith::ExtFOp::create(e.b, e.loc, VectorType::get({count}, e.type), narrow);
   e.storeVector(wide, into, {e.index(slot), block});
 }
@@ -153,14 +181,14 @@ void QuantizedRows::prepareHalves(Value row, unsigned slot, Value block, int64_t
 void QuantizedRows::prepareQ4K(Value row, unsigned slot, Value block) {
   Value first = e.mul(block, traits.bytes);
   auto i32 = e.b.getI32Type();
-  Value all = vector::BitCastOp::create(e.b, e.loc, VectorType::get({4}, i32), loadBytes(row, first, 16));
   auto word = [&](int64_t i) -> Value {
-    return vector::ExtractOp::create(e.b, e.loc, all, ArrayRef<int64_t>{i});
+    Value one = vector::BitCastOp::create(e.b, e.loc, VectorType::get({1}, i32), loadBytes(row, e.add(first, 4 * i), 4));
+    return vector::ExtractOp::create(e.b, e.loc, one, ArrayRef<int64_t>{0});
   };
-  auto constant = [&](int64_t value) { return e.constantLike(word(0), value); };
+  Value low = word(1), least = word(2), rest = word(3);
+  auto constant = [&](int64_t value) { return e.constantLike(low, value); };
   auto mask = [&](Value x, int64_t bits) -> Value { return arith::AndIOp::create(e.b, e.loc, x, constant(bits)); };
   auto shift = [&](Value x, int64_t by) -> Value { return arith::ShRUIOp::create(e.b, e.loc, x, constant(by)); };
-  Value low = word(1), least = word(2), rest = word(3);
   auto join = [&](Value nibbles, Value pairs) -> Value {
     Value high = arith::ShLIOp::create(e.b, e.loc, mask(shift(pairs, 6), 0x03030303), constant(4));
     return arith::OrIOp::create(e.b, e.loc, mask(nibbles, 0x0f0f0f0f), high);
@@ -206,8 +234,9 @@ void QuantizedRows::prepare(Value row, unsigned slot, Value begin, Value end) {
         prepareHalves(row, slot, block, count, 2, offsets);
     });
   };
-  Value whole = e.add(first, e.roundDown(e.sub(last, first), 16));
-  forBlocks(first, whole, 16);
+  constexpr int64_t together = 8;
+  Value whole = e.add(first, e.roundDown(e.sub(last, first), together));
+  forBlocks(first, whole, together);
   forBlocks(whole, last, 1);
 }
 
@@ -288,17 +317,7 @@ SmallVector<Value> QuantizedRows::loadQ6K(Value row, Value block, Value part) {
   return result;
 }
 
-Value QuantizedRows::scaled(Value codes, unsigned slot, Value row, Value block, Value group) {
-  if (!traits.hasScales) {
-    Value scale = numberOf(scales, slot, group);
-    return offsets ? e.fma(codes, scale, numberOf(offsets, slot, group)) : e.mulf(codes, scale);
-  }
-  if (Value zero = zeroOf(row, block))
-    codes = e.subf(codes, zero);
-  return e.mulf(codes, e.broadcast(e.load(weights.scales, {row, block})));
-}
-
-SmallVector<Value> QuantizedRows::load(Value row, unsigned slot, Value unit) {
+SmallVector<QuantizedRows::Register> QuantizedRows::loadCodes(Value row, unsigned slot, Value unit) {
   Value block = e.div(unit, unitsOfBlock), part = unitsOfBlock == 1 ? e.index(0) : e.rem(unit, e.index(unitsOfBlock));
   Value first = e.mul(block, traits.bytes);
   bool hasZeros = bool(weights.zeros);
@@ -334,10 +353,22 @@ SmallVector<Value> QuantizedRows::load(Value row, unsigned slot, Value unit) {
     loadAll(e.add(first, e.mul(part, unitElements)), /*isSigned=*/false, hasZeros ? 0 : 128);
     break;
   }
-  Value firstGroup = e.mul(unit, groupsOfUnit);
+  SmallVector<Register> registers;
+  Value firstGroup = e.mul(unit, groupsOfUnit), zero = traits.hasScales ? zeroOf(row, block) : Value();
   for (auto [i, each] : llvm::enumerate(codes)) {
     int64_t group = int64_t(i) * e.lanes() / std::min(traits.groupElements, unitElements);
-    each = scaled(each, slot, row, block, e.add(firstGroup, group));
+    if (zero)
+      each = e.subf(each, zero);
+    Value at = e.add(firstGroup, group);
+    registers.push_back({each,
+                         traits.hasScales ? e.broadcast(e.load(weights.scales, {row, block})) : numberOf(scales, slot, at),
+                         offsets ? numberOf(offsets, slot, at) : Value(), group});
   }
-  return codes;
+  return registers;
+}
+
+SmallVector<Value> QuantizedRows::load(Value row, unsigned slot, Value unit) {
+  return llvm::map_to_vector(loadCodes(row, slot, unit), [&](const Register &each) {
+    return each.offset ? e.fma(each.codes, each.scale, each.offset) : e.mulf(each.codes, each.scale);
+  });
 }

@@ -23,7 +23,14 @@ public:
 
   /// Writes the scales of the units [begin, end) of `row` to `slot`, which `load` reads. `begin` is that of a block.
   void prepare(Value row, unsigned slot, Value begin, Value end);
+  /// A register of neighbours that share a scale: codes · scale + offset.
+  struct Register {
+    Value codes, scale;
+    Value offset;  ///< null for 0
+    int64_t group; ///< of the unit
+  };
   /// The elements of a unit of `row`, whose scales are in `slot`, in order.
+  llvm::SmallVector<Register> loadCodes(Value row, unsigned slot, Value unit);
   llvm::SmallVector<Value> load(Value row, unsigned slot, Value unit);
   /// Prefetches `bytes` bytes from byte `offset` of `row` on, which may be those of later rows.
   void prefetch(Value row, Value offset, int64_t bytes);
@@ -31,6 +38,7 @@ public:
 private:
   using Value = mlir::Value;
 
+  Value loadHalves(Value row, Value block, int64_t count, int64_t offset);
   void prepareHalves(Value row, unsigned slot, Value block, int64_t count, int64_t offset, Value into);
   void prepareQ4K(Value row, unsigned slot, Value block);
   void prepareQ6K(Value row, unsigned slot, Value block);
@@ -43,7 +51,6 @@ private:
   llvm::SmallVector<Value> loadNibblePairs(Value row, Value first, int64_t bias);
   llvm::SmallVector<Value> loadNeighbours(Value row, Value first, int64_t bias);
   llvm::SmallVector<Value> loadQ6K(Value row, Value block, Value part);
-  Value scaled(Value codes, unsigned slot, Value row, Value block, Value group);
   Value zeroOf(Value row, Value block);
 
   Emitter &e;
