@@ -28,6 +28,7 @@ static const frontend::Frontend &getFrontend() {
     onnx::addMatmuls(made);
     onnx::addMicrosoftAttention(made);
     onnx::addMicrosoftNorms(made);
+    onnx::addMicrosoftQuantized(made);
     onnx::addReductions(made);
     onnx::addRotaryEmbedding(made);
     onnx::addScatters(made);

@@ -36,6 +36,7 @@ void addLinearAttention(frontend::Frontend &frontend);
 void addMatmuls(frontend::Frontend &frontend);
 void addMicrosoftAttention(frontend::Frontend &frontend);
 void addMicrosoftNorms(frontend::Frontend &frontend);
+void addMicrosoftQuantized(frontend::Frontend &frontend);
 void addReductions(frontend::Frontend &frontend);
 void addRotaryEmbedding(frontend::Frontend &frontend);
 void addScatters(frontend::Frontend &frontend);

@@ -8,6 +8,10 @@ from saccade._text import Scope
 from saccade.onnx.errors import ModelError
 
 
+_CODES = {"MatMulNBits": (1, 3), "GatherBlockQuantized": (0, 3)}
+"""The inputs of an operator of com.microsoft that are codes or zero points."""
+
+
 def describe(node: Any) -> str:
     """The node's name and operator for diagnostics."""
     return f"node '{node.name}' ({node.op_type})" if node.name else f"a node {node.op_type}"
@@ -60,3 +64,23 @@ def sort_nodes(nodes: Any, scope: Scope, file: str) -> list[Any]:
                 active.add(following)
                 stack.append((following, iter(sorted(waits[following]))))
     return order
+
+
+def codes_of(graph: Any) -> set[str]:
+    """The weights of `graph` that only nodes with quantized weights read, as their codes or zero points. These bytes
+    have no sign, in contrast to other numbers of uint8, which are not supported."""
+    codes: set[str] = set()
+    others = {value.name for value in graph.output}
+
+    def visit(nodes: Any) -> None:
+        for node in nodes:
+            places = _CODES.get(node.op_type, ()) if node.domain == "com.microsoft" else ()
+            for i, name in enumerate(node.input):
+                (codes if i in places else others).add(name)
+            for attribute in node.attribute:
+                for inner in (attribute.g, *attribute.graphs):
+                    visit(inner.node)
+                    others.update(value.name for value in inner.output)
+
+    visit(graph.node)
+    return codes - others

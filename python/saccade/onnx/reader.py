@@ -13,7 +13,7 @@ from typing import Any
 from saccade._graph import SMALL, Program, Tensor, Value, Writer, tensor_type
 from saccade._text import Names, Scope, declare, float_attribute, quote
 from saccade.onnx.errors import ModelError
-from saccade.onnx.order import describe, sort_nodes
+from saccade.onnx.order import codes_of, describe, sort_nodes
 from saccade.onnx.tensors import TYPES, read_tensor, type_name
 
 OPSETS = {"": (7, 28), "ai.onnx.preview": (1, 1), "com.microsoft": (1, 1)}
@@ -134,10 +134,12 @@ class _Reader:
         if graph.sparse_initializer:
             raise self.error("sparse weights are not supported")
         weights: dict[str, Tensor] = {}
+        codes = codes_of(graph)
         for proto in graph.initializer:
             if proto.name in weights:
                 raise self.error(f"two weights are called '{proto.name}'")
-            weights[proto.name] = read_tensor(proto, self.folder, f"{self.name}: weight '{proto.name}'")
+            weights[proto.name] = read_tensor(proto, self.folder, f"{self.name}: weight '{proto.name}'",
+                                              as_bytes=proto.name in codes)
         return weights
 
     def _value(self, value: Any, names: Names, must_have_rank: bool) -> Value:

@@ -15,25 +15,28 @@ TYPES = {1: "f32", 3: "i8", 5: "i16", 6: "i32", 7: "i64", 9: "i1", 10: "f16", 11
 """MLIR's names of TensorProto.DataType."""
 
 
-def read_tensor(proto: Any, folder: str | None, where: str) -> Tensor:
-    """Reads a TensorProto, including external data. `where` names it in errors."""
-    if proto.data_type not in TYPES:
+def read_tensor(proto: Any, folder: str | None, where: str, as_bytes: bool = False) -> Tensor:
+    """Reads a TensorProto, including external data. `where` names it in errors. `as_bytes`: elements of uint8 are taken
+    as bytes of i8, without a conversion."""
+    is_bytes = as_bytes and proto.data_type == 2
+    if proto.data_type not in TYPES and not is_bytes:
         raise ModelError(f"{where}: the type {type_name(proto.data_type)} is not supported")
     shape = tuple(proto.dims)
     if any(extent < 0 for extent in shape):
         raise ModelError(f"{where}: its shape is {list(shape)}")
     if proto.HasField("segment"):
         raise ModelError(f"{where}: tensors in segments are not supported")
-    size = math.prod(shape) * ELEMENTS[TYPES[proto.data_type]][1]
+    element = "i8" if is_bytes else TYPES[proto.data_type]
+    size = math.prod(shape) * ELEMENTS[element][1]
     if proto.data_location == 1:
         data = _external(proto, folder, size, where)
     elif proto.HasField("raw_data"):
         data = proto.raw_data
     else:
-        data = _typed(proto, where)
+        data = _typed(proto, "u8" if is_bytes else element, where)
     if len(data) != size:
         raise ModelError(f"{where}: found {len(data)} bytes, expected {size} for the shape {list(shape)}")
-    return Tensor(TYPES[proto.data_type], shape, data)
+    return Tensor(element, shape, data)
 
 
 def type_name(data_type: int) -> str:
@@ -46,10 +49,9 @@ def type_name(data_type: int) -> str:
         return str(data_type)
 
 
-def _typed(proto: Any, where: str) -> bytes:
-    """The elements from the typed field; types of at most 16 bits are stored in 32-bit integers, floats as their bits.
+def _typed(proto: Any, name: str, where: str) -> bytes:
+    """The elements of type `name` from the typed field; types of at most 16 bits are stored in 32-bit integers, floats as their bits.
     """
-    name = TYPES[proto.data_type]
     if name == "f32":
         values = array.array("f", proto.float_data)
     elif name == "f64":
@@ -57,7 +59,7 @@ def _typed(proto: Any, where: str) -> bytes:
     elif name == "i64":
         values = array.array("q", proto.int64_data)
     else:
-        code = {"i32": "i", "i16": "h", "i8": "b", "i1": "B", "f16": "H", "bf16": "H"}[name]
+        code = {"i32": "i", "i16": "h", "i8": "b", "u8": "B", "i1": "B", "f16": "H", "bf16": "H"}[name]
         try:
             values = array.array(code, proto.int32_data)
         except OverflowError:
