@@ -325,14 +325,20 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
                },
                {isTile ? emitWholePanels(e, result) : Value(), isZero});
   };
+  auto nameFamily = [&](StringRef where) {
+    std::string form = (stringifyBlockFormat(dequantization.getFormat()) + " weights dequantized " + where).str();
+    setKernelFamily(e, op, where == "in registers" ? traitsOf(attn::ProductForm::MultiplyAdd) : traits, form);
+  };
   auto multiply = [&](Value lhs, Value rhs, Value result) {
     if (!dequantization)
       return multiplyPacked(lhs, rhs, result);
     Value isFew = e.isLess(e.size(lhs, 0), e.index(maxDotRows + 1));
+    std::optional<int64_t> isKnown = getConstantIntValue(isFew);
+    nameFamily(!isKnown ? "in registers or in packing" : *isKnown ? "in registers" : "in packing");
     auto inRegisters = [&] { emitDequantizedDot(e, *weights, lhs, result, block.columns); };
     auto packed = [&] { multiplyPacked(lhs, rhs, result); };
-    if (std::optional<int64_t> known = getConstantIntValue(isFew))
-      return *known ? inRegisters() : packed();
+    if (isKnown)
+      return *isKnown ? inRegisters() : packed();
     e.ifElse(isFew, inRegisters, packed);
   };
 
