@@ -614,7 +614,8 @@ def Attn_DequantizeOp : Attn_Op<"dequantize", [Pure, AttrSizedOperandSegments]> 
     %w = attn.dequantize %codes scales(%s : tensor<4096x128xf32>) zeros(%z : tensor<4096x64xi8>) format(u4)
         : tensor<4096x128x16xi8> -> tensor<4096x4096xf32>
     ```
-    Elements are computed in f32, and rounded if the result has a smaller type. On a CPU a matmul whose RHS has the rows
+    Elements are computed in f32, and rounded if the result has a smaller type, except where a matmul of few rows has them
+    in registers. On a CPU a matmul whose RHS has the rows
     of the result as columns reads the blocks; the result is never in memory as a whole.
   }];
   let arguments = (ins 3DTensorOf<[I8]>:$codes, Optional<2DTensorOf<[F32]>>:$scales,
