@@ -69,9 +69,12 @@ QuantizedRows::QuantizedRows(Emitter &e, const attn::QuantizedWeights &weights, 
   if (traits.hasScales)
     return;
   // A vector of scales may end after the last one.
+  bool isQ4K = weights.format == BlockFormat::Q4_K;
   int64_t groups = weights.blocks() * (traits.elements / traits.groupElements) + 16;
-  scales = e.alloc({slots, groups});
-  if (weights.format == BlockFormat::Q4_1 || weights.format == BlockFormat::Q4_K)
+  scales = e.alloc({slots, isQ4K ? 2 * groups : groups});
+  if (isQ4K)
+    offsets = scales;
+  else if (weights.format == BlockFormat::Q4_1)
     offsets = e.alloc({slots, groups});
 }
 
@@ -130,7 +133,8 @@ Value QuantizedRows::nibbles(Value codes, bool isHigh, int64_t bias) {
 
 void QuantizedRows::prefetch(Value row, Value offset, int64_t count) {
   for (int64_t line = 0; line < count; line += cacheLine)
-    emitPrefetch(e, bytes, row, e.add(offset, line));
+    memref::PrefetchOp::create(e.b, e.loc, bytes, ValueRange{row, e.add(offset, line)}, /*isWrite=*/false,
+                               /*localityHint=*/3, /*isDataCache=*/true);
 }
 
 //===----------------------------------------------------------------------===//
@@ -177,36 +181,36 @@ void QuantizedRows::prepareHalves(Value row, unsigned slot, Value block, int64_t
   e.storeVector(wide, into, {e.index(slot), block});
 }
 
-/// 12 bytes have the 6 bits of eight scales and of eight minima. Words of four of them are taken apart at once.
+/// After two f16, 12 bytes have the 6 bits of eight scales and of eight minima, four in a word: the first four in words
+/// of their own, and of the last four a nibble in the third word and two bits in the others. Scales and negative offsets
+/// of a block are neighbours in scratch memory.
 void QuantizedRows::prepareQ4K(Value row, unsigned slot, Value block) {
-  Value first = e.mul(block, traits.bytes);
-  auto i32 = e.b.getI32Type();
-  auto word = [&](int64_t i) -> Value {
-    Value one = vector::BitCastOp::create(e.b, e.loc, VectorType::get({1}, i32), loadBytes(row, e.add(first, 4 * i), 4));
-    return vector::ExtractOp::create(e.b, e.loc, one, ArrayRef<int64_t>{0});
+  auto words = VectorType::get({4}, e.b.getI32Type());
+  auto constant = [&](ArrayRef<int32_t> values) -> Value {
+    return arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(words, values));
   };
-  Value low = word(1), least = word(2), rest = word(3);
-  auto constant = [&](int64_t value) { return e.constantLike(low, value); };
-  auto mask = [&](Value x, int64_t bits) -> Value { return arith::AndIOp::create(e.b, e.loc, x, constant(bits)); };
-  auto shift = [&](Value x, int64_t by) -> Value { return arith::ShRUIOp::create(e.b, e.loc, x, constant(by)); };
-  auto join = [&](Value nibbles, Value pairs) -> Value {
-    Value high = arith::ShLIOp::create(e.b, e.loc, mask(shift(pairs, 6), 0x03030303), constant(4));
-    return arith::OrIOp::create(e.b, e.loc, mask(nibbles, 0x0f0f0f0f), high);
+  Value all = vector::BitCastOp::create(e.b, e.loc, words, loadBytes(row, e.mul(block, traits.bytes), 16));
+  auto select = [&](ArrayRef<int64_t> from, ArrayRef<int32_t> shifts, ArrayRef<int32_t> bits) -> Value {
+    Value chosen = vector::ShuffleOp::create(e.b, e.loc, all, all, from);
+    chosen = arith::ShRUIOp::create(e.b, e.loc, chosen, constant(shifts));
+    return arith::AndIOp::create(e.b, e.loc, chosen, constant(bits));
   };
-  auto emitNumbers = [&](Value firstFour, Value lastFour) -> Value {
-    Value words = vector::FromElementsOp::create(e.b, e.loc, VectorType::get({2}, i32), ValueRange{firstFour, lastFour});
-    Value eight = vector::BitCastOp::create(e.b, e.loc, VectorType::get({8}, e.b.getI8Type()), words);
-    return asFloat(asInt(eight, /*isSigned=*/false));
-  };
-  auto half = [&](int64_t offset) -> Value {
-    Value bits = arith::BitcastOp::create(e.b, e.loc, e.b.getF16Type(), loadHalf(row, e.add(first, offset)));
-    Value wide = arith::ExtFOp::create(e.b, e.loc, e.type, bits);
-    return vector::BroadcastOp::create(e.b, e.loc, VectorType::get({8}, e.type), wide);
-  };
-  Value at = e.mul(block, 8);
-  e.storeVector(e.mulf(half(0), emitNumbers(mask(low, 0x3f3f3f3f), join(rest, low))), scales, {e.index(slot), at});
-  Value minima = e.mulf(half(2), emitNumbers(mask(least, 0x3f3f3f3f), join(shift(rest, 4), least)));
-  e.storeVector(arith::NegFOp::create(e.b, e.loc, minima), offsets, {e.index(slot), at});
+  constexpr int32_t six = 0x3f3f3f3f, four = 0x0f0f0f0f, two = 0x30303030;
+  Value low = select({1, 3, 2, 3}, {0, 0, 0, 4}, {six, four, six, four});
+  Value high = select({1, 1, 2, 2}, {2, 2, 2, 2}, {0, two, 0, two});
+  Value codes = vector::BitCastOp::create(e.b, e.loc, VectorType::get({16}, e.b.getI8Type()),
+                                          arith::OrIOp::create(e.b, e.loc, low, high));
+  auto halves = VectorType::get({8}, e.b.getF16Type());
+  Value factors = vector::BitCastOp::create(e.b, e.loc, halves, all);
+  factors = vector::ExtractStridedSliceOp::create(e.b, e.loc, factors, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{2},
+                                                  ArrayRef<int64_t>{1});
+  auto pair = VectorType::get({2}, e.type);
+  Value signs = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(pair, ArrayRef<float>{1, -1}));
+  factors = e.mulf(arith::ExtFOp::create(e.b, e.loc, pair, factors), signs);
+  SmallVector<int64_t> lanes(16, 0);
+  std::fill(lanes.begin() + 8, lanes.end(), 1);
+  factors = vector::ShuffleOp::create(e.b, e.loc, factors, factors, lanes);
+  e.storeVector(e.mulf(asFloat(asInt(codes, /*isSigned=*/false)), factors), scales, {e.index(slot), e.mul(block, 16)});
 }
 
 void QuantizedRows::prepareQ6K(Value row, unsigned slot, Value block) {
@@ -354,7 +358,9 @@ SmallVector<QuantizedRows::Register> QuantizedRows::loadCodes(Value row, unsigne
     break;
   }
   SmallVector<Register> registers;
-  Value firstGroup = e.mul(unit, groupsOfUnit), zero = traits.hasScales ? zeroOf(row, block) : Value();
+  bool isQ4K = weights.format == BlockFormat::Q4_K;
+  Value firstGroup = isQ4K ? e.add(e.mul(block, 16), e.mul(part, groupsOfUnit)) : e.mul(unit, groupsOfUnit);
+  Value zero = traits.hasScales ? zeroOf(row, block) : Value();
   for (auto [i, each] : llvm::enumerate(codes)) {
     int64_t group = int64_t(i) * e.lanes() / std::min(traits.groupElements, unitElements);
     if (zero)
@@ -362,7 +368,7 @@ SmallVector<QuantizedRows::Register> QuantizedRows::loadCodes(Value row, unsigne
     Value at = e.add(firstGroup, group);
     registers.push_back({each,
                          traits.hasScales ? e.broadcast(e.load(weights.scales, {row, block})) : numberOf(scales, slot, at),
-                         offsets ? numberOf(offsets, slot, at) : Value(), group});
+                         offsets ? numberOf(offsets, slot, isQ4K ? e.add(at, 8) : at) : Value(), group});
   }
   return registers;
 }

@@ -58,7 +58,7 @@ private:
   attn::BlockTraits traits;
   int64_t unitElements, unitsOfBlock, groupsOfUnit;
   Value bytes;           ///< memref of rows × their bytes, contiguous
-  Value scales, offsets; ///< memrefs of slots × groups in scratch memory, or null
+  Value scales, offsets; ///< memrefs of slots × groups in scratch memory, or null; of Q4_K the same
 };
 
 } // namespace saccade::cpu

@@ -82,8 +82,10 @@ static LogicalResult verifyOp(Operation *op) {
   if (isa<scf::ForallOp, scf::ParallelOp, scf::ReduceOp, tensor::ScatterOp, tensor::GatherOp, linalg::PackOp,
           linalg::UnPackOp>(op))
     return op->emitError() << "'" << op->getName() << "' is not supported";
-  if (isa<attn::AccumulateOp, attn::MergeOp, attn::FinalizeOp, attn::LaunchOp, attn::ThreadsOp>(op))
-    return op->emitError() << "'" << op->getName() << "' is for use in the compiler only, expected attn.attention";
+  if (isa<attn::AccumulateOp, attn::MergeOp, attn::FinalizeOp, attn::LaunchOp, attn::LoadDequantizedOp,
+          attn::ThreadsOp>(op))
+    return op->emitError() << "'" << op->getName() << "' is for use in the compiler only, expected "
+                           << (isa<attn::LoadDequantizedOp>(op) ? "attn.dequantize" : "attn.attention");
   // The size and owner of a tensor's buffer must not depend on control flow.
   bool isControlFlow = isa_and_nonnull<scf::SCFDialect>(op->getDialect());
   if (isControlFlow && llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>))
