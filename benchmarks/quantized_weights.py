@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Times matmuls with quantized weights beside a plain read of as many bytes and, if its libraries are given, ggml.
 
     python benchmarks/quantized_weights.py --threads 2 --ggml FOLDER
@@ -11,10 +10,6 @@ import argparse
 import ctypes
 import threading
 import time
-
-import numpy as np
-
-import saccade
 
 SIZES = {"q4_0": (32, 18), "q8_0": (32, 34), "q4_k": (256, 144), "q6_k": (256, 210)}
 
@@ -39,6 +34,8 @@ func.func @f(%x: {x}, %b: {blocks} {{attn.constant}}) -> {y} {{
 
 
 def random_blocks(kind, columns, depth):
+    import numpy as np
+
     elements, size = SIZES[kind]
     blocks = np.random.default_rng(0).integers(0, 256, (columns, depth // elements, size), dtype=np.uint8)
     for at in {"q4_k": (0, 2), "q6_k": (208,)}.get(kind, (0,)):
@@ -48,6 +45,8 @@ def random_blocks(kind, columns, depth):
 
 def plain_read(blocks, threads):
     """A call that reads all bytes, each thread its part."""
+    import numpy as np
+
     parts = np.array_split(blocks.reshape(-1)[: blocks.size // 64 * 64].view(np.int64), threads)
 
     def run():
@@ -133,6 +132,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=7, help="rounds, of which the best counts (7)")
     parser.add_argument("--ggml", metavar="FOLDER", help="the folder of ggml's libraries; Q4_0 only")
     options = parser.parse_args()
+    import numpy as np
+
+    import saccade
+
     saccade.set_num_threads(options.threads)
     ggml = Ggml(options.ggml, options.threads) if options.ggml else None
     print("| weights | rows | program | ms | weights, GB/s | GFLOP/s |\n|---|---|---|---|---|---|")

@@ -16,9 +16,11 @@ using namespace saccade::attn;
 namespace {
 
 template <typename OpTy> struct TileOpModel : DstBufferizableOpInterfaceExternalModel<TileOpModel<OpTy>, OpTy> {
-  /// finalize, load_dequantized and load_pages overwrite their destinations; accumulate and merge read and update the state.
+  /// finalize, load_dequantized and load_pages overwrite their destinations; accumulate and merge read and update the
+  /// state.
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand, const AnalysisState &) const {
-    return !isa<FinalizeOp, LoadDequantizedOp, LoadPagesOp>(op) || !cast<DestinationStyleOpInterface>(op).isDpsInit(&operand);
+    return !isa<FinalizeOp, LoadDequantizedOp, LoadPagesOp>(op) ||
+           !cast<DestinationStyleOpInterface>(op).isDpsInit(&operand);
   }
 
   /// Ignores tensors in regions. Upstream identifies ops by address and may visit a new, already bufferized op at the

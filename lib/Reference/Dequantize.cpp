@@ -109,7 +109,7 @@ template <typename OpTy> static LogicalResult evaluateDequantize(OpTy op, Frame 
   if (failed(frame.demand(op.getCodes(),
                           Box{{box.offsets[0], firstBlock, 0}, {box.sizes[0], endBlock - firstBlock, bytes}})))
     return failure();
-  bool isU4 = op.getFormat() == BlockFormat::U4, isPacked = false;
+  bool isU4 = op.getFormat() == BlockFormat::U4, inBytes = false;
   Cells *scales = nullptr, *zeros = nullptr;
   if (op.getScales()) {
     FailureOr<Cells *> found = demandRows(op.getScales(), firstBlock, endBlock - firstBlock);
@@ -118,7 +118,7 @@ template <typename OpTy> static LogicalResult evaluateDequantize(OpTy op, Frame 
     scales = *found;
   }
   if (op.getZeros()) {
-    isPacked = getElementTypeOrSelf(op.getZeros()).isInteger(8);
+    inBytes = getElementTypeOrSelf(op.getZeros()).isInteger(8);
     int64_t width = cast<ShapedType>(op.getZeros().getType()).getDimSize(1);
     FailureOr<Cells *> found = demandRows(op.getZeros(), 0, width);
     if (failed(found))
@@ -132,7 +132,7 @@ template <typename OpTy> static LogicalResult evaluateDequantize(OpTy op, Frame 
     double value;
     if (scales) {
       double code = double(isU4 ? bytesOf.nibble(i / 2, i % 2) : bytesOf.byte(i)), zero = isU4 ? 8 : 128;
-      if (zeros && isPacked)
+      if (zeros && inBytes)
         zero = double(isU4 ? BlockBytes{&zeros->at({row, block / 2})}.nibble(0, block % 2)
                            : BlockBytes{&zeros->at({row, block})}.byte(0));
       else if (zeros)

@@ -96,7 +96,8 @@ static bool hasAdjacentHeads(attn::AttentionOp op) {
   return head && *op.getKeyDims().position(attn::Dim::Seq) < *head;
 }
 
-/// The rows of a task of a matmul with quantized weights, which each task dequantizes: more than those of other matmuls.
+/// The rows of a task of a matmul with quantized weights, which each task dequantizes: more than those of other
+/// matmuls.
 static constexpr int64_t dequantizedRows = 576;
 
 attn::ScheduleAttr saccade::scheduleContraction(MLIRContext *context, unsigned bits, const CPUTarget &target) {

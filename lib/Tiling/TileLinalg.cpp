@@ -194,7 +194,8 @@ struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
     // Fusion duplicates a producer with two users in a loop.
     DominanceInfo dominance(getOperation());
     eliminateCommonSubExpressions(rewriter, dominance, getOperation());
-    if (failed(loadDequantizedTiles(rewriter, getOperation())) || failed(privatizeTemporaries(rewriter, getOperation())))
+    if (failed(loadDequantizedTiles(rewriter, getOperation())) ||
+        failed(privatizeTemporaries(rewriter, getOperation())))
       signalPassFailure();
   }
 

@@ -58,7 +58,8 @@ void DotKernel::run() {
   e.loop(zero, whole, dequantizedSlots, [&](Value n) { emitRows(n, dequantizedSlots); });
   e.loop(whole, columns, 1, [&](Value n) { emitRows(n, 1); });
   SmallVector<OpFoldResult> zeros(2, e.b.getIndexAttr(0)), ones(2, e.b.getIndexAttr(1));
-  Value written = memref::SubViewOp::create(e.b, e.loc, sums, zeros, getAsOpFoldResult(ValueRange{rows, columns}), ones);
+  Value written =
+      memref::SubViewOp::create(e.b, e.loc, sums, zeros, getAsOpFoldResult(ValueRange{rows, columns}), ones);
   emitUnpackRows(e, written, result);
 }
 
@@ -148,7 +149,8 @@ void DotKernel::emitBlock(Value row, unsigned count, Value column, unsigned slot
       Value sum = totals[(c * count + r) * chains];
       if (chains == 2)
         sum = e.addf(sum, totals[(c * count + r) * chains + 1]);
-      Value total = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, sum, arith::FastMathFlags::reassoc);
+      Value total =
+          vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, sum, arith::FastMathFlags::reassoc);
       SmallVector<Value> at = {e.add(row, r), e.add(column, c)};
       e.store(e.addf(e.load(sums, at), total), sums, at);
     }
@@ -169,8 +171,7 @@ static void emitDequantizedRow(Emitter &e, QuantizedRows &weights, Value row, Va
   e.loop(begin, end, 1, [&](Value unit) {
     Value column = e.mul(e.sub(unit, begin), weights.unit());
     for (auto [v, element] : llvm::enumerate(weights.load(row, 0, unit)))
-      e.storeVector(emitFromCompute(e, element, getElementTypeOrSelf(tile)), tile,
-                    {to, e.add(column, v * e.lanes())});
+      e.storeVector(emitFromCompute(e, element, getElementTypeOrSelf(tile)), tile, {to, e.add(column, v * e.lanes())});
   });
 }
 
@@ -188,13 +189,13 @@ void DequantizedPacking::pack(Value column, Value columns, Value begin, Value de
     e.loop(zero, depth, part, [&](Value k) {
       Value length = e.min(e.sub(depth, k), e.index(part));
       Value from = e.div(e.add(begin, k), weights.unit()), end = e.add(from, e.ceilDiv(length, weights.unit()));
-      e.loop(zero, count, 1, [&](Value i) {
-        emitDequantizedRow(e, weights, e.add(e.add(column, first), i), from, end, tile, i);
-      });
+      e.loop(zero, count, 1,
+             [&](Value i) { emitDequantizedRow(e, weights, e.add(e.add(column, first), i), from, end, tile, i); });
       SmallVector<OpFoldResult> ones(3, e.b.getIndexAttr(1));
       Value units = emitUnits(e, product.traits, length), firstUnit = emitUnits(e, product.traits, k);
       SmallVector<OpFoldResult> offsets = getAsOpFoldResult(ValueRange{e.div(first, width), firstUnit, zero});
-      SmallVector<OpFoldResult> sizes = {ones[0], getAsOpFoldResult(units), memref::getMixedSize(e.b, e.loc, panels, 2)};
+      SmallVector<OpFoldResult> sizes = {ones[0], getAsOpFoldResult(units),
+                                         memref::getMixedSize(e.b, e.loc, panels, 2)};
       Value part = memref::SubViewOp::create(e.b, e.loc, panels, offsets, sizes, ones);
       product.packPanels(e, emitBlock(e, tile, {zero, count, zero, length}), count, part);
     });

@@ -24,8 +24,8 @@ public:
   /// `element`: the type to which elements are rounded before they are packed.
   DequantizedPacking(Emitter &e, QuantizedRows &weights, const Product &product, mlir::Type element);
 
-  /// Packs the columns [column, column + columns) and the elements [begin, begin + depth) along K. `begin` is a multiple
-  /// of `part`.
+  /// Packs the columns [column, column + columns) and the elements [begin, begin + depth) along K. `begin` is a
+  /// multiple of `part`.
   void pack(mlir::Value column, mlir::Value columns, mlir::Value begin, mlir::Value depth, mlir::Value panels);
 
   /// The elements of a row of the scratch memory: whole blocks of every format.

@@ -104,10 +104,10 @@ private:
   linalg::FillOp zeroFill; ///< that initializes the result, or null
   Value wholeRHS;          ///< has the RHS first
   Operation *packedBefore; ///< the outermost loop that does not change `wholeRHS`, where it is packed, or null
-  ContractionLowering *packer = nullptr; ///< that packs the RHS for this op too, or null
-  Value panels;                          ///< of `wholeRHS`, after `run`
+  ContractionLowering *packer = nullptr;  ///< that packs the RHS for this op too, or null
+  Value panels;                           ///< of `wholeRHS`, after `run`
   attn::LoadDequantizedOp dequantization; ///< of the RHS, which is then not in memory; or null
-  memref::AllocOp buffer;                ///< that the result begins, if nothing else views it, or null
+  memref::AllocOp buffer;                 ///< that the result begins, if nothing else views it, or null
 
   Value emitWholePanels(Emitter &e, Value result);
   Value emitPanelsInPlace(Emitter &e, const ProductTraits &traits);

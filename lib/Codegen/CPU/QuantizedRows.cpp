@@ -51,9 +51,8 @@ static Value emitRowsOfBytes(Emitter &e, Value codes, int64_t capacity) {
   auto copied = [&] {
     e.loop(e.index(0), e.size(codes, 0), 1, [&](Value r) {
       e.loop(e.index(0), e.index(blocks), 1, [&](Value block) {
-        e.loop(e.index(0), e.index(blockBytes), 1, [&](Value i) {
-          e.store(e.load(codes, {r, block, i}), copy, {r, e.add(e.mul(block, blockBytes), i)});
-        });
+        e.loop(e.index(0), e.index(blockBytes), 1,
+               [&](Value i) { e.store(e.load(codes, {r, block, i}), copy, {r, e.add(e.mul(block, blockBytes), i)}); });
       });
     });
     return view(copy, e.b.getIndexAttr(0), e.b.getIndexAttr(blocks * blockBytes));
@@ -107,8 +106,8 @@ Value QuantizedRows::asFloat(Value codes) {
 
 static Value splatInt(Emitter &e, Value like, int64_t value) {
   auto type = cast<VectorType>(like.getType());
-  return arith::ConstantOp::create(
-      e.b, e.loc, DenseElementsAttr::get(type, e.b.getIntegerAttr(type.getElementType(), value)));
+  return arith::ConstantOp::create(e.b, e.loc,
+                                   DenseElementsAttr::get(type, e.b.getIntegerAttr(type.getElementType(), value)));
 }
 
 /// The low nibble of each code, or bits 4 to 7, minus `bias`. Codes may have other bits.
@@ -120,9 +119,10 @@ Value QuantizedRows::nibbles(Value codes, bool isHigh, int64_t bias) {
     SmallVector<float> values;
     for (int64_t code = 0; code < 16; ++code)
       values.push_back(float(code - bias));
-    Value table = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(e.vectorType(), ArrayRef<float>(values)));
-    return LLVM::CallIntrinsicOp::create(e.b, e.loc, e.vectorType(), e.b.getStringAttr("llvm.x86.avx512.permvar.sf.512"),
-                                         ValueRange{table, codes})
+    Value table =
+        arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(e.vectorType(), ArrayRef<float>(values)));
+    return LLVM::CallIntrinsicOp::create(e.b, e.loc, e.vectorType(),
+                                         e.b.getStringAttr("llvm.x86.avx512.permvar.sf.512"), ValueRange{table, codes})
         .getResult(0);
   }
   codes = arith::AndIOp::create(e.b, e.loc, codes, splatInt(e, codes, 15));
@@ -163,10 +163,10 @@ Value QuantizedRows::loadHalves(Value row, Value block, int64_t count, int64_t o
   SmallVector<int32_t> distances;
   for (int64_t i = 0; i < count; ++i)
     distances.push_back(int32_t(i * traits.bytes));
-  Value indices =
-      arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(numbers, ArrayRef<int32_t>(distances)));
+  Value indices = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(numbers, ArrayRef<int32_t>(distances)));
   auto pointers = VectorType::get({count}, pointer);
-  Value addresses = LLVM::GEPOp::create(e.b, e.loc, pointers, e.b.getI8Type(), address, ArrayRef<LLVM::GEPArg>{indices});
+  Value addresses =
+      LLVM::GEPOp::create(e.b, e.loc, pointers, e.b.getI8Type(), address, ArrayRef<LLVM::GEPArg>{indices});
   auto flags = VectorType::get({count}, e.b.getI1Type());
   Value all = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(flags, true));
   Value found = LLVM::masked_gather::create(e.b, e.loc, numbers, addresses, all, ValueRange{}, /*alignment=*/1);
@@ -182,8 +182,8 @@ void QuantizedRows::prepareHalves(Value row, unsigned slot, Value block, int64_t
 }
 
 /// After two f16, 12 bytes have the 6 bits of eight scales and of eight minima, four in a word: the first four in words
-/// of their own, and of the last four a nibble in the third word and two bits in the others. Scales and negative offsets
-/// of a block are neighbours in scratch memory.
+/// of their own, and of the last four a nibble in the third word and two bits in the others. Scales and negative
+/// offsets of a block are neighbours in scratch memory.
 void QuantizedRows::prepareQ4K(Value row, unsigned slot, Value block) {
   auto words = VectorType::get({4}, e.b.getI32Type());
   auto constant = [&](ArrayRef<int32_t> values) -> Value {
@@ -302,7 +302,9 @@ SmallVector<Value> QuantizedRows::loadQ6K(Value row, Value block, Value part) {
   auto codesAt = [&](Value from, int64_t offset) {
     return asInt(loadBytes(row, e.add(from, offset), e.lanes()), /*isSigned=*/false);
   };
-  auto mask = [&](Value x, int64_t bits) -> Value { return arith::AndIOp::create(e.b, e.loc, x, splatInt(e, x, bits)); };
+  auto mask = [&](Value x, int64_t bits) -> Value {
+    return arith::AndIOp::create(e.b, e.loc, x, splatInt(e, x, bits));
+  };
   SmallVector<Value> result;
   for (int64_t quarter = 0; quarter < 4; ++quarter)
     for (int64_t i = 0; i < 32; i += e.lanes()) {
@@ -366,9 +368,9 @@ SmallVector<QuantizedRows::Register> QuantizedRows::loadCodes(Value row, unsigne
     if (zero)
       each = e.subf(each, zero);
     Value at = e.add(firstGroup, group);
-    registers.push_back({each,
-                         traits.hasScales ? e.broadcast(e.load(weights.scales, {row, block})) : numberOf(scales, slot, at),
-                         offsets ? numberOf(offsets, slot, isQ4K ? e.add(at, 8) : at) : Value(), group});
+    registers.push_back(
+        {each, traits.hasScales ? e.broadcast(e.load(weights.scales, {row, block})) : numberOf(scales, slot, at),
+         offsets ? numberOf(offsets, slot, isQ4K ? e.add(at, 8) : at) : Value(), group});
   }
   return registers;
 }

@@ -46,8 +46,9 @@ static Value requireShapeOf(FrontendOp &op, Value tensor, ArrayRef<int64_t> shap
     op.error() << role << " is " << type << ", expected " << RankedTensorType::get(shape, element);
     return nullptr;
   }
-  return isFlat && shape.size() > 1 ? frontend::reshape(op.builder(), tensor, getAsIndexOpFoldResult(op.builder().getContext(), shape))
-                                    : tensor;
+  return isFlat && shape.size() > 1
+             ? frontend::reshape(op.builder(), tensor, getAsIndexOpFoldResult(op.builder().getContext(), shape))
+             : tensor;
 }
 
 /// The weights as a matrix of `element`; null after an error.
@@ -103,8 +104,8 @@ static LogicalResult translateMatMulNBits(FrontendOp &op, Values &results) {
   if (failed(requireEqual(op, sizes.columns, cast<RankedTensorType>(lhs.getType()).getShape().back(), "columns of A")))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
-  Value weights = dequantize(op, op.operand(1), op.operand(2), zeros, sizes,
-                             element.isBF16() ? element : Type(b.getF32Type()));
+  Value weights =
+      dequantize(op, op.operand(1), op.operand(2), zeros, sizes, element.isBF16() ? element : Type(b.getF32Type()));
   if (!weights)
     return failure();
   if (bias && !(bias = requireShapeOf(op, bias, {sizes.rows}, element, "the bias")))
@@ -120,8 +121,8 @@ static LogicalResult translateMatMulNBits(FrontendOp &op, Values &results) {
   lhsDims.push_back(depth);
   resultDims.push_back(row);
   auto map = [&](ArrayRef<AffineExpr> dims) { return AffineMap::get(loops.size(), 0, dims, b.getContext()); };
-  Value product = frontend::contract(b, lhs, weights, map(lhsDims), map({row, depth}), map(resultDims), loops,
-                                     b.getF32Type());
+  Value product =
+      frontend::contract(b, lhs, weights, map(lhsDims), map({row, depth}), map(resultDims), loops, b.getF32Type());
   SmallVector<Value> terms = {product};
   if (bias)
     terms.push_back(bias);
@@ -153,8 +154,8 @@ static LogicalResult translateGatherBlockQuantized(FrontendOp &op, Values &resul
     return op.error() << "data has rows of " << sizes.columns << " elements, expected a multiple of the block size, "
                       << sizes.block;
   ImplicitLocOpBuilder &b = op.builder();
-  codes = frontend::reshape(
-      b, codes, getAsIndexOpFoldResult(b.getContext(), {sizes.rows, sizes.blocks(), sizes.bytes()}));
+  codes =
+      frontend::reshape(b, codes, getAsIndexOpFoldResult(b.getContext(), {sizes.rows, sizes.blocks(), sizes.bytes()}));
   Type element = elementOf(scales);
   Value weights = dequantize(op, codes, scales, op.operand(3), sizes, b.getF32Type());
   if (!weights)

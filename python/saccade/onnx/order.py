@@ -7,7 +7,6 @@ from typing import Any
 from saccade._text import Scope
 from saccade.onnx.errors import ModelError
 
-
 _CODES = {"MatMulNBits": (1, 3), "GatherBlockQuantized": (0, 3)}
 """The inputs of an operator of com.microsoft that are codes or zero points."""
 

@@ -50,7 +50,8 @@ def type_name(data_type: int) -> str:
 
 
 def _typed(proto: Any, name: str, where: str) -> bytes:
-    """The elements of type `name` from the typed field; types of at most 16 bits are stored in 32-bit integers, floats as their bits.
+    """The elements of type `name` from the typed field; types of at most 16 bits are stored in 32-bit integers, floats
+    as their bits.
     """
     if name == "f32":
         values = array.array("f", proto.float_data)

@@ -64,7 +64,7 @@ def matmul(bits, block, n, k, lhs, zeros=None, bias=False, element=np.float32, f
     return made
 
 
-@pytest.mark.parametrize("bits, zeros", [(4, None), (4, "packed"), (4, "float"), (8, None), (8, "packed")])
+@pytest.mark.parametrize(("bits", "zeros"), [(4, None), (4, "packed"), (4, "float"), (8, None), (8, "packed")])
 def test_blocks_and_rows_of_all_sizes(bits, zeros):
     for block, (n, k) in itertools.product((16, 32, 128, 256), ((37, 512), (8, 90))):
         if block > k:
@@ -86,7 +86,7 @@ def test_batches_and_16_bits(zeros):
             random(2, 20, 96).astype(np.float16), 1e-3)
 
 
-@pytest.mark.parametrize("bits, zeros", [(4, False), (4, True), (8, False), (8, True)])
+@pytest.mark.parametrize(("bits", "zeros"), [(4, False), (4, True), (8, False), (8, True)])
 def test_rows_of_an_embedding(bits, zeros):
     blocks, block = 3, 32
     weights = {"data": codes(20, blocks * block * bits // 8), "s": random(20, blocks)}

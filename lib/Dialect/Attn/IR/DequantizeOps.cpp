@@ -26,7 +26,8 @@ BlockTraits saccade::attn::blockTraits(BlockFormat format, int64_t bytes) {
   llvm_unreachable("unknown format");
 }
 
-static LogicalResult verifyBlocks(Operation *op, const QuantizedWeights &weights, ShapedType codes, BlockTraits traits) {
+static LogicalResult verifyBlocks(Operation *op, const QuantizedWeights &weights, ShapedType codes,
+                                  BlockTraits traits) {
   StringRef format = stringifyBlockFormat(weights.format);
   if (codes.getDimSize(2) != traits.bytes)
     return op->emitOpError() << "codes have blocks of " << codes.getDimSize(2) << " bytes, expected " << traits.bytes
@@ -43,7 +44,7 @@ static LogicalResult verifyBlocks(Operation *op, const QuantizedWeights &weights
   return success();
 }
 
-/// Whether an operand with a number for each block, or `columns` in a row, fits `codes`.
+/// Whether an operand with a number for each block, or `columns` of them for each row, fits `codes`.
 static LogicalResult verifyOfBlocks(Operation *op, StringRef role, Value operand, ShapedType codes, int64_t columns) {
   auto type = cast<ShapedType>(operand.getType());
   if (failed(verifySameExtent(op, "number of rows", "codes", codes.getDimSize(0), role, type.getDimSize(0))))
@@ -64,8 +65,8 @@ static LogicalResult verifyWeights(Operation *op, const QuantizedWeights &weight
   int64_t most = codes.getDimSize(1) * traits.elements, least = most - (traits.hasScales ? traits.elements - 1 : 0);
   int64_t columns = result.getDimSize(1);
   if (columns < std::min<int64_t>(least, most) || columns > most)
-    return op->emitOpError() << "result is " << result << ", expected " << most << " columns for " << codes.getDimSize(1)
-                             << " blocks of " << traits.elements << " elements"
+    return op->emitOpError() << "result is " << result << ", expected " << most << " columns for "
+                             << codes.getDimSize(1) << " blocks of " << traits.elements << " elements"
                              << (traits.hasScales ? ", or fewer in the last block" : "");
   if (weights.scales && failed(verifyOfBlocks(op, "scales", weights.scales, codes, codes.getDimSize(1))))
     return failure();

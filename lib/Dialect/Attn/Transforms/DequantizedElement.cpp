@@ -76,9 +76,7 @@ private:
     Value number = arith::BitcastOp::create(b, loc, b.getF16Type(), narrow);
     return arith::ExtFOp::create(b, loc, f32, number);
   }
-  Value isLess(Value x, int64_t y) {
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, constant(y));
-  }
+  Value isLess(Value x, int64_t y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, constant(y)); }
   Value select(Value condition, Value x, Value y) { return arith::SelectOp::create(b, loc, condition, x, y); }
 
   Value q4k();

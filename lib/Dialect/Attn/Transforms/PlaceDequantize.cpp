@@ -137,8 +137,7 @@ void expand(RewriterBase &rewriter, DequantizeOp op) {
       [&](OpBuilder &b, Location loc, ValueRange) {
         Value row = linalg::IndexOp::create(b, loc, 0), column = linalg::IndexOp::create(b, loc, 1);
         linalg::YieldOp::create(
-            b, loc,
-            emitDequantizedElement(b, loc, QuantizedWeights::of(op), row, column, type.getElementType()));
+            b, loc, emitDequantizedElement(b, loc, QuantizedWeights::of(op), row, column, type.getElementType()));
       });
   rewriter.replaceOp(op, elements.getResult(0));
 }

@@ -16,7 +16,7 @@ using namespace saccade::attn;
 
 /// Whether the op computes elements. Others repeat a number or elements of an operand, or have undefined ones.
 static bool computes(Operation &op) {
-  return !isa<arith::ConstantOp, linalg::FillOp, linalg::BroadcastOp, linalg::TransposeOp, PagedOp>(op) &&
+  return !isa<arith::ConstantOp, linalg::FillOp, linalg::BroadcastOp, linalg::TransposeOp, DequantizeOp, PagedOp>(op) &&
          (!isa<tensor::TensorDialect>(op.getDialect()) || isa<tensor::GenerateOp, tensor::PadOp>(op));
 }
 

@@ -595,7 +595,7 @@ def Attn_DequantizeOp : Attn_Op<"dequantize", [Pure, AttrSizedOperandSegments]> 
   let summary = "a matrix of weights from quantized blocks";
   let description = [{
     Row n of the result has the elements of the blocks of row n. `codes` has their bytes. The formats of GGUF have all
-    numbers of a block in its bytes, exactly as in the file, and a whole number of blocks in a row:
+    numbers of a block in its bytes, exactly as in the file, and rows of whole blocks:
 
     | format | bytes | elements | element |
     |---|---|---|---|
