@@ -179,9 +179,13 @@ SmallVector<ScoreMatmul> Raising::findMatmuls(Node score) {
   return matmuls;
 }
 
-/// Removes factors that are the same for all elements from `node` and multiplies them into `factor`.
-static Node hoistScaleFactors(Graph &graph, Node node, Node &factor) {
+/// Removes factors that are the same for all elements from `node` and multiplies them into `factor`, as long as a tensor
+/// has its elements: what was multiplied before heads were split is no tensor with a dimension of heads.
+static Node hoistScaleFactors(Graph &graph, Node node, Node &factor, ArrayRef<int64_t> extents) {
+  Node last = node, factorOfLast = factor;
   while (true) {
+    if (!findLabelled(node, extents).empty())
+      last = node, factorOfLast = factor;
     Node taken = nullptr;
     if (node->is("arith.mulf"))
       for (unsigned i : {0u, 1u})
@@ -193,7 +197,8 @@ static Node hoistScaleFactors(Graph &graph, Node node, Node &factor) {
       taken = graph.apply("arith.divf", graph.real(), {graph.number(1), (*node)[1]});
       node = (*node)[0];
     } else {
-      return node;
+      factor = factorOfLast;
+      return last;
     }
     factor = graph.product(factor, taken);
   }
@@ -210,12 +215,12 @@ static int64_t extentAlong(const Labelled &operand, unsigned loop) {
 
 bool Raising::chooseOperands(const ScoreMatmul &matmul, Operands &operands) {
   operands.scoreFactor = graph.number(1);
-  Node query = hoistScaleFactors(graph, matmul.lhs, operands.scoreFactor);
-  Node key = hoistScaleFactors(graph, matmul.rhs, operands.scoreFactor);
-  OpOperand *valueOperand = values.getDpsInputOperand(1 - weightSide);
-  Node value = tracer.element(valueOperand->get(), values.getMatchingIndexingMap(valueOperand).getResults());
   SmallVector<int64_t> extents(graph.getExtents());
   extents[loops.depth] = matmul.depth;
+  Node query = hoistScaleFactors(graph, matmul.lhs, operands.scoreFactor, extents);
+  Node key = hoistScaleFactors(graph, matmul.rhs, operands.scoreFactor, extents);
+  OpOperand *valueOperand = values.getDpsInputOperand(1 - weightSide);
+  Node value = tracer.element(valueOperand->get(), values.getMatchingIndexingMap(valueOperand).getResults());
   SmallVector<Labelled> queries = findLabelled(query, extents), keys = findLabelled(key, extents),
                         valuesFound = findLabelled(value, extents);
   if (queries.empty() || keys.empty() || valuesFound.empty())

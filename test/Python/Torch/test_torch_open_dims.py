@@ -145,3 +145,35 @@ def test_more_elements_than_an_open_extent_has_are_refused(function, step):
     compiled = agrees(take, lambda b, n: (torch.randn(b, n),), ({0: OPEN, 1: OPEN},), (2, 10), (1, 3), (4, 5))
     with pytest.raises(ValueError, match="slice leaves its tensor in dimension 1"):
         compiled(torch.randn(2, 2))
+
+
+@pytest.mark.parametrize("where", ["q", "k", "q and k", "q, twice", "q, by a tensor"])
+def test_what_is_scaled_before_heads_are_split_is_raised(where):
+    """As in Whisper: the product with the factor has no dimension of heads, and its view has one."""
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k, self.v = (torch.nn.Linear(32, 32) for _ in range(3))
+            self.factor = torch.nn.Parameter(torch.tensor(0.3))
+
+        def forward(self, x):
+            q, k = self.q(x), self.k(x)
+            q = q * self.factor if "tensor" in where else q * 0.25 if "q" in where else q
+            q = q.view(*x.shape[:2], 4, 8).transpose(1, 2)
+            q = q * 0.5 if "twice" in where else q
+            k = (k * 0.25 if "k" in where else k).view(*x.shape[:2], 4, 8).transpose(1, 2)
+            v = self.v(x).view(*x.shape[:2], 4, 8).transpose(1, 2)
+            return ((q @ k.mT).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+    torch.manual_seed(0)
+    module, x = Scaled().eval(), torch.randn(2, 7, 32)
+    dims = {0: torch.export.Dim("b", min=1, max=9), 1: torch.export.Dim("n", min=2, max=99)}
+    compiled = saccade.torch.compile(module, (x,), dynamic_shapes=(dims,))
+    report = compiled.module.explain()
+    assert report.count("attention in 'main'") == 1 and "not raised" not in report, report
+    for shape in ((2, 7, 32), (1, 40, 32)):
+        x = torch.randn(shape)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), module.double()(x.double()).float(), rtol=1e-4, atol=1e-5)
+            module.float()
