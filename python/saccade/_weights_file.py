@@ -1,6 +1,6 @@
-"""Weights of a model by name: of safetensors files, or given as arrays.
+"""Weights of a model by name: of safetensors and GGUF files, or given as arrays.
 
-The format is that of the README of safetensors 0.8, section "Format".
+The format that is written is that of the README of safetensors 0.8, section "Format".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from saccade._arrays import Array
 from saccade._text import identifier
 
 Weights = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Array]
-"""A safetensors file, several of one model, or arrays by name."""
+"""A safetensors or GGUF file, several of one model, or arrays by name."""
 
 
 _DTYPES = {"f64": "F64", "f32": "F32", "f16": "F16", "bf16": "BF16", "i64": "I64", "i32": "I32", "i16": "I16",
@@ -52,7 +52,7 @@ class WeightsByArgument:
         Raises:
             TypeError: neither a path, nor paths, nor a mapping of arrays.
             OSError: a file cannot be read.
-            ValueError: a file is no safetensors file, or two tensors have the same name.
+            ValueError: a file is no safetensors or GGUF file, or damaged, or two tensors have the same name.
             ImportError: the package safetensors is not installed.
         """
         self._arrays: dict[str, Any] = {}
@@ -107,22 +107,41 @@ class WeightsByArgument:
             f" and {len(lines) - 8} more" if len(lines) > 8 else "")
 
     def _add(self, path: str) -> None:
-        try:
-            from safetensors import SafetensorError, safe_open
-        except ImportError:
-            raise ImportError("weights are in a safetensors file, which the package safetensors reads: "
-                              "pip install saccade[weights]") from None
-        with open(path, "rb"):
-            pass  # raises OSError, with the name
-        try:
-            file = safe_open(path, framework="pt" if _has_torch() else "np")
-            names: list[str] = file.keys()
-        except SafetensorError as error:
-            raise ValueError(f"{path} is no safetensors file, or damaged: {error}") from None
+        with open(path, "rb") as opened:  # raises OSError, with the name
+            is_gguf = opened.read(4) == b"GGUF"
+        file = _GGUF(path) if is_gguf else _safetensors(path)
+        names: list[str] = file.keys()
         for name in names:
             if name in self._files:
                 raise ValueError(f"{path}: {name!r} is in {self._files[name][0]}, too")
             self._files[name] = path, file
+
+
+class _GGUF:
+    """The tensors of a GGUF file as arrays that share its memory, as a safetensors file returns them."""
+
+    def __init__(self, path: str):
+        from saccade.gguf import Container
+
+        self._container = Container(path)
+
+    def keys(self) -> list[str]:
+        return list(self._container.tensors)
+
+    def get_tensor(self, name: str) -> Any:
+        return self._container.array(self._container.tensors[name])
+
+
+def _safetensors(path: str) -> Any:
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        raise ImportError("weights are in a safetensors file, which the package safetensors reads: "
+                          "pip install saccade[weights]") from None
+    try:
+        return safe_open(path, framework="pt" if _has_torch() else "np")
+    except SafetensorError as error:
+        raise ValueError(f"{path} is no safetensors file, or damaged: {error}") from None
 
 
 def absolute(weights: Any) -> Any:

@@ -1,0 +1,112 @@
+"""The weights of a program: arguments, which have the bytes of the file, and the ops that make f32 of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from saccade._text import identifier
+from saccade.gguf.body import Body, Compute, Extent, Region, Value, tensor_type
+from saccade.gguf.container import Container, Stored
+from saccade.gguf.elements import SERVED
+from saccade.gguf.errors import FileError
+
+
+class Weights:
+    """The tensors of a file as arguments of a program. An argument is called as its tensor, with underscores in place
+    of dots."""
+
+    def __init__(self, container: Container, body: Body):
+        """Raises FileError if a tensor has an element type that is not supported."""
+        self.container, self._body = container, body
+        self.arguments: dict[str, Stored] = {}
+        """What the program reads, by the names of arguments."""
+        self._values: dict[str, Value] = {}
+        refused = [tensor for tensor in container.tensors.values() if tensor.element.served is None]
+        if refused:
+            counts = Counter(tensor.element.name for tensor in refused)
+            found = ", ".join(f"{count} of {len(container.tensors)} tensors are {name}" for name, count in counts.items())
+            raise FileError(f"{container.path}: {found}, the first is '{refused[0].name}'; supported are {SERVED}")
+
+    def has(self, name: str) -> bool:
+        """Whether the file has a tensor."""
+        return name in self.container.tensors
+
+    def unused(self) -> list[str]:
+        """The tensors that the program does not read."""
+        used = {tensor.name for tensor in self.arguments.values()}
+        return [name for name in self.container.tensors if name not in used]
+
+    def declarations(self) -> list[str]:
+        """The arguments as text."""
+        return [f"%{name}: {_stored(name, tensor).type} {{attn.constant}}" for name, tensor in self.arguments.items()]
+
+    def vector(self, name: str, extent: int) -> Value:
+        """A vector in f32."""
+        return self._float(self._argument(name, (extent,)))
+
+    def matrix(self, name: str, rows: int, columns: int) -> Value:
+        """A matrix in f32."""
+        return self._float(self._argument(name, (rows, columns)))
+
+    def rows(self, name: str, indices: Value, shape: tuple[int, int]) -> Value:
+        """The rows of a matrix [rows, columns] at indices [n] in f32 [n, columns]. An index out of range is the nearest
+        row."""
+        stored = self._argument(name, shape)
+        last = shape[0] - 1
+
+        def read(letters: str) -> Compute:
+            def compute(at: Region, index: str) -> str:
+                low, high = at.constant(0, indices.element), at.constant(last, indices.element)
+                clamped = at.op("arith.maxsi", at.op("arith.minsi", index, high, type=indices.element), low,
+                                type=indices.element)  # fmt: skip
+                row = at.cast("arith.index_cast", clamped, indices.element, "index")
+                return at.extract(stored, row, *(at.index(letter) for letter in letters))
+            return compute
+
+        letters = "dey"[: len(stored.shape) - 1]
+        extents: tuple[Extent, ...] = (indices.shape[0], *stored.shape[1:])
+        taken = self._body.generic(f"r->r{letters}", [indices], extents, read(letters), stored.element)
+        return self._converted(taken, self.container.tensors[name])
+
+    def _argument(self, name: str, shape: tuple[int, ...]) -> Value:
+        tensor = self.container.tensors.get(name)
+        if tensor is None:
+            raise FileError(f"{self.container.path}: the file has no tensor '{name}', expected one of shape {shape}")
+        if tensor.shape != shape:
+            raise FileError(f"{self.container.path}: '{name}' has shape {tensor.shape}, expected {shape}")
+        argument = identifier(name)
+        if self.arguments.setdefault(argument, tensor) is not tensor:
+            raise FileError(f"{self.container.path}: '{name}' and '{self.arguments[argument].name}' have names that "
+                            "differ in punctuation only")
+        return _stored(argument, tensor)
+
+    def _float(self, stored: Value) -> Value:
+        if stored.name not in self._values:
+            self._values[stored.name] = self._converted(stored, self.arguments[stored.name[1:]])
+        return self._values[stored.name]
+
+    def _converted(self, value: Value, tensor: Stored) -> Value:
+        """Elements as they are in the file, in f32."""
+        if tensor.element.is_quantized:
+            return dequantized(self._body, value, tensor)
+        if value.element == "f32":
+            return value
+        letters = "rdey"[: len(value.shape)]
+        return self._body.generic(f"{letters}->{letters}", [value], value.shape,
+                                  lambda at, x: at.cast("arith.extf", x, value.element, "f32"))  # fmt: skip
+
+
+def dequantized(body: Body, blocks: Value, tensor: Stored) -> Value:
+    """The numbers of blocks [rows, blocks, bytes of a block]: [rows, elements] in f32."""
+    shape = (blocks.shape[0], int(blocks.shape[1]) * tensor.element.block)
+    name = body.emit(f"attn.dequantize {blocks.name} format({tensor.element.served}) : {blocks.type} -> "
+                     f"{tensor_type(shape, 'f32')}")
+    return Value(name, shape)
+
+
+def _stored(argument: str, tensor: Stored) -> Value:
+    """An argument: plain numbers, or blocks as bytes."""
+    element, shape = tensor.element, tensor.shape
+    if element.is_quantized:
+        return Value(f"%{argument}", (*shape[:-1], shape[-1] // element.block, element.size), "i8")
+    return Value(f"%{argument}", shape, element.served or "")
