@@ -146,9 +146,12 @@ class Body:
         return Value(name, shape, element)
 
     def contract(self, equation: str, x: Value, y: Value, shape: tuple[Extent, ...]) -> Value:
-        """Sums of products."""
-        return self.generic(equation, [x, y], shape,
-                            lambda at, a, b, sum: at.op("arith.addf", sum, at.op("arith.mulf", a, b)))  # fmt: skip
+        """Sums of products in f32."""
+        def compute(at: Region, a: str, b: str, sum: str) -> str:
+            wide = [name if value.element == "f32" else at.cast("arith.extf", name, value.element, "f32")
+                    for name, value in ((a, x), (b, y))]  # fmt: skip
+            return at.op("arith.addf", sum, at.op("arith.mulf", *wide))
+        return self.generic(equation, [x, y], shape, compute)
 
     def split(self, value: Value, axis: int, extents: tuple[Extent, ...]) -> Value:
         """Splits a dimension into several."""

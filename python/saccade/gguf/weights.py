@@ -45,8 +45,9 @@ class Weights:
         return self._float(self._argument(name, (extent,)))
 
     def matrix(self, name: str, rows: int, columns: int) -> Value:
-        """A matrix in f32."""
-        return self._float(self._argument(name, (rows, columns)))
+        """A matrix for `Body.contract`: in the element type of the file if that is a float, else in f32."""
+        stored = self._argument(name, (rows, columns))
+        return self._float(stored) if stored.element == "i8" else stored
 
     def rows(self, name: str, indices: Value, shape: tuple[int, int]) -> Value:
         """The rows of a matrix [rows, columns] at indices [n] in f32 [n, columns]. An index out of range is the nearest
