@@ -157,9 +157,11 @@ class Session:
                 raise ValueError(f"token {place} is {token}, expected 0 to {vocabulary - 1}: the vocabulary of "
                                  f"{self.model.path}")
         if self.length + len(ids) > self.context:
-            raise ValueError(f"the context is full: {self.length} tokens and {len(ids)} new ones, expected at most "
-                             f"{self.context}; the model was trained for {self.model.settings.context}: "
-                             "Model.session(context=...)")
+            longest = self.model.settings.context
+            raise ValueError(f"the context is full: found {self.length} tokens and {len(ids)} new "
+                             f"one{'s' * (len(ids) > 1)}, expected at most {self.context}; the model was trained for "
+                             f"{longest}" + (f", which Model.session(context={longest}) allows"
+                                             if self.context < longest else ""))
         return numpy.array(ids, numpy.int32)
 
 
