@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from saccade._text import identifier
-from saccade.gguf.body import Body, Compute, Extent, Region, Value, tensor_type
+from saccade.gguf.body import Body, Region, Value, tensor_type
 from saccade.gguf.container import Container, Stored
 from saccade.gguf.elements import SERVED
 from saccade.gguf.errors import FileError
@@ -41,8 +41,12 @@ class Weights:
         return [f"%{name}: {_stored(name, tensor).type} {{attn.constant}}" for name, tensor in self.arguments.items()]
 
     def vector(self, name: str, extent: int) -> Value:
-        """A vector in f32."""
-        return self._float(self._argument(name, (extent,)))
+        """A vector in f32. Raises FileError for a quantized one."""
+        stored = self._argument(name, (extent,))
+        if stored.element == "i8":
+            raise FileError(f"{self.container.path}: '{name}' is {self.container.tensors[name].element.name}, expected "
+                            "F32, F16 or BF16 for a vector")
+        return self._float(stored)
 
     def matrix(self, name: str, rows: int, columns: int) -> Value:
         """A matrix for `Body.contract`: in the element type of the file if that is a float, else in f32."""
@@ -51,23 +55,18 @@ class Weights:
 
     def rows(self, name: str, indices: Value, shape: tuple[int, int]) -> Value:
         """The rows of a matrix [rows, columns] at indices [n] in f32 [n, columns]. An index out of range is the nearest
-        row."""
-        stored = self._argument(name, shape)
-        last = shape[0] - 1
+        row. Of quantized rows only those are dequantized."""
+        matrix = self.matrix(name, *shape)
 
-        def read(letters: str) -> Compute:
-            def compute(at: Region, index: str) -> str:
-                low, high = at.constant(0, indices.element), at.constant(last, indices.element)
-                clamped = at.op("arith.maxsi", at.op("arith.minsi", index, high, type=indices.element), low,
-                                type=indices.element)  # fmt: skip
-                row = at.cast("arith.index_cast", clamped, indices.element, "index")
-                return at.extract(stored, row, *(at.index(letter) for letter in letters))
-            return compute
+        def read(at: Region, index: str) -> str:
+            low, high = at.constant(0, indices.element), at.constant(shape[0] - 1, indices.element)
+            clamped = at.op("arith.maxsi", at.op("arith.minsi", index, high, type=indices.element), low,
+                            type=indices.element)  # fmt: skip
+            row = at.cast("arith.index_cast", clamped, indices.element, "index")
+            element = at.extract(matrix, row, at.index("d"))
+            return element if matrix.element == "f32" else at.cast("arith.extf", element, matrix.element, "f32")
 
-        letters = "dey"[: len(stored.shape) - 1]
-        extents: tuple[Extent, ...] = (indices.shape[0], *stored.shape[1:])
-        taken = self._body.generic(f"r->r{letters}", [indices], extents, read(letters), stored.element)
-        return self._converted(taken, self.container.tensors[name])
+        return self._body.generic("r->rd", [indices], (indices.shape[0], shape[1]), read)
 
     def _argument(self, name: str, shape: tuple[int, ...]) -> Value:
         tensor = self.container.tensors.get(name)
@@ -82,24 +81,18 @@ class Weights:
         return _stored(argument, tensor)
 
     def _float(self, stored: Value) -> Value:
-        if stored.name not in self._values:
-            self._values[stored.name] = self._converted(stored, self.arguments[stored.name[1:]])
-        return self._values[stored.name]
-
-    def _converted(self, value: Value, tensor: Stored) -> Value:
-        """Elements as they are in the file, in f32."""
-        if tensor.element.is_quantized:
-            return dequantized(self._body, value, tensor)
-        if value.element == "f32":
-            return value
-        letters = "rdey"[: len(value.shape)]
-        return self._body.generic(f"{letters}->{letters}", [value], value.shape,
-                                  lambda at, x: at.cast("arith.extf", x, value.element, "f32"))  # fmt: skip
+        """An argument in f32."""
+        if stored.element != "f32" and stored.name not in self._values:
+            tensor, body = self.arguments[stored.name[1:]], self._body
+            self._values[stored.name] = (
+                dequantized(body, stored, tensor) if tensor.element.is_quantized else
+                body.generic("d->d", [stored], stored.shape, lambda at, x: at.cast("arith.extf", x, stored.element, "f32")))
+        return self._values.get(stored.name, stored)
 
 
 def dequantized(body: Body, blocks: Value, tensor: Stored) -> Value:
     """The numbers of blocks [rows, blocks, bytes of a block]: [rows, elements] in f32."""
-    shape = (blocks.shape[0], int(blocks.shape[1]) * tensor.element.block)
+    shape = tensor.shape
     name = body.emit(f"attn.dequantize {blocks.name} format({tensor.element.served}) : {blocks.type} -> "
                      f"{tensor_type(shape, 'f32')}")
     return Value(name, shape)

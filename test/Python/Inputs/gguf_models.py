@@ -130,3 +130,44 @@ def save(path, architecture, model, types=None, more=None, replaced=None, **meta
     out.write_tensors_to_file()
     out.close()
     return meant
+
+
+EXAMPLE = {"attention.q": "attn_q", "attention.k": "attn_k", "attention.v": "attn_v", "attention.out": "attn_output",
+           "feed.gate": "ffn_gate", "feed.up": "ffn_up", "feed.down": "ffn_down", "norm1": "attn_norm",
+           "norm2": "ffn_norm"}
+
+
+def save_example(path, decoder, kind):
+    """Writes the decoder of examples/generate, whose matrices have the element type `kind`. Returns pairs of each
+    parameter and what the file means."""
+    shape, meant = decoder.shape, []
+    out = gguf.GGUFWriter(path, "llama")
+    out.add_context_length(shape.positions)
+    out.add_embedding_length(shape.width)
+    out.add_block_count(shape.layers)
+    out.add_feed_forward_length(shape.hidden)
+    out.add_head_count(shape.heads)
+    out.add_head_count_kv(shape.kv_heads)
+    out.add_layer_norm_rms_eps(1e-5)
+    add_vocabulary(out, shape.tokens)
+    for name, parameter in decoder.named_parameters():
+        part = name.removesuffix(".weight")
+        own = {"embedding": "token_embd", "norm": "output_norm"}.get(part)
+        if own is None:
+            _, layer, part = part.split(".", 2)
+            own = f"blk.{layer}.{EXAMPLE[part]}"
+        value = parameter.float().numpy()
+        heads = {"attention.q": shape.heads, "attention.k": shape.kv_heads}.get(part)
+        if heads:
+            value = value.reshape(heads, 2, -1, value.shape[1]).swapaxes(1, 2).reshape(value.shape)
+        stored = gguf.quantize(np.ascontiguousarray(value), kind) if value.ndim == 2 else value
+        out.add_tensor(f"{own}.weight", stored, raw_dtype=kind if value.ndim == 2 else None)
+        value = gguf.dequantize(stored, kind) if value.ndim == 2 else value
+        if heads:
+            value = value.reshape(heads, -1, 2, value.shape[1]).swapaxes(1, 2).reshape(value.shape)
+        meant.append((parameter, value))
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+    return meant
