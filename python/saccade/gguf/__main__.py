@@ -88,8 +88,9 @@ def _compile(container: Container, options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, os.path.basename(options.model) + ".mlir")
         _files.write(path, program.text)
-        command = [saccade.tool("saccade-compile"), path, "--emit=so", f"--target={options.target}", "-o", options.output]
-        done = subprocess.run(command + ["--prepack"] * options.prepack, check=False)
+        command = [saccade.tool("saccade-compile"), path, "--emit=so", f"--target={options.target}",
+                   "-o", options.output, *["--prepack"] * options.prepack]  # fmt: skip
+        done = subprocess.run(command, check=False)
     if done.returncode:
         return done.returncode if done.returncode in (1, 2, 3) else 1
     print(options.output)

@@ -31,7 +31,7 @@ class Array(NamedTuple):
 
     kind: int
     """The type of an element."""
-    count: int
+    length: int
     offset: int
     """The offset of the first element."""
 
@@ -104,7 +104,7 @@ class Container:
     def numbers(self, array: Array) -> tuple[Any, ...] | None:
         """The elements of an array of numbers; None for others."""
         code = _SCALARS.get(array.kind)
-        return struct.unpack_from(f"<{array.count}{code[1]}", self._bytes, array.offset) if code else None
+        return struct.unpack_from(f"<{array.length}{code[1]}", self._bytes, array.offset) if code else None
 
     def elements(self) -> Counter[str]:
         """How many tensors have each element type."""

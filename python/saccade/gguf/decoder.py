@@ -6,8 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from saccade._text import quote
-from saccade.gguf.body import Body, Extent, Region, Value, tensor_type
+from saccade.gguf.body import Body, Region, Value, tensor_type
 from saccade.gguf.container import Container
 from saccade.gguf.errors import FileError
 from saccade.gguf.rotary import rotate, tables
@@ -71,8 +70,8 @@ class _Decoder:
         caches = [f"%{kind}_{layer}" for layer in range(settings.layers) for kind in ("keys", "values")]
         updated: list[str] = []
         x = self.embedded()
-        ends = body.generic("b,b->b", [self.lengths, self.counts], (self.batch,),
-                            lambda at, length, count: at.op("arith.addi", length, count, type="i32"), "i32")  # fmt: skip
+        ends = body.generic("b,b->b", [self.lengths, self.counts], (self.batch,), lambda at, length, count: at.op(
+            "arith.addi", length, count, type="i32"), "i32")
         factors = None
         if self.weights.has("rope_freqs.weight"):
             factors = self.weights.vector("rope_freqs.weight", settings.rotary.size // 2)
@@ -84,8 +83,9 @@ class _Decoder:
             x = self.layer(layer, x, angles[rotary], ends, caches[2 * layer : 2 * layer + 2], updated)
         logits = self.logits(x)
         if unused := self.weights.unused():
+            names = ", ".join(map(repr, unused[:6])) + " ..." * bool(unused[6:])
             raise FileError(f"{self.container.path}: {len(unused)} tensors are not those of the architecture "
-                            f"{settings.architecture}: {', '.join(map(repr, unused[:6]))}{' ...' if unused[6:] else ''}")
+                            f"{settings.architecture}: {names}")
         texts, new, rows = '{attn.dim_names = ["b"]}', '{attn.dim_names = ["b", "n"]}', '{attn.dim_names = ["b", "r"]}'
         arguments = [f"%tokens: tensor<?x?xi32> {new}", f"%lengths: tensor<?xi32> {texts}",
                      f"%counts: tensor<?xi32> {texts}", f"%rows: tensor<?x?xi32> {rows}"]
@@ -145,15 +145,15 @@ class _Decoder:
                 value = self.converted(value, "arith.extf", "f32")
             kept.append(value)
         q, (k, v) = heads[0], kept
-        clauses = [f"q_len(%counts : tensor<?xi32>)", f"kv_len({ends.name} : tensor<?xi32>)",
+        clauses = ["q_len(%counts : tensor<?xi32>)", f"kv_len({ends.name} : tensor<?xi32>)",
                    f"scale({settings.scale:.17e})", "mask causal<bottom_right>"]
         if (window := settings.windows[layer]) is not None:
             clauses.append(_window(window))
         if settings.score_cap is not None:
             clauses.append(_capped_scores(settings.score_cap))
-        out = Value(body.emit(f"attn.attention {q.name}[b,s,h,d], {k.name}[b,h,s,d], {v.name}[b,h,s,d] "
-                              f"{' '.join(clauses)} out[b,s,h,d] : ({q.type}, {k.type}, {v.type}) -> {q.type}"), q.shape)
-        joined = body.join(body.join(out, 0, 2, self.all), 1, 2, settings.heads * depth)
+        out = body.emit(f"attn.attention {q.name}[b,s,h,d], {k.name}[b,h,s,d], {v.name}[b,h,s,d] {' '.join(clauses)} "
+                        f"out[b,s,h,d] : ({q.type}, {k.type}, {v.type}) -> {q.type}")
+        joined = body.join(body.join(Value(out, q.shape), 0, 2, self.all), 1, 2, settings.heads * depth)
         return self.linear(joined, f"blk.{layer}.attn_output", settings.width)
 
     def feed(self, layer: int, x: Value) -> Value:

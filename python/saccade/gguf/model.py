@@ -180,7 +180,8 @@ def load(path: str | os.PathLike[str], *, library: str | os.PathLike[str] | None
 
     Raises:
         OSError: a file cannot be read.
-        FileError: the file is damaged, or has an architecture, an element type, a key or a tensor that is not supported.
+        FileError: the file is damaged, or has an architecture, an element type, a key or a tensor that is not
+            supported.
         CompileError: the compiler rejected the program.
         ValueError: an invalid option, or a library of another model.
 

@@ -8,9 +8,10 @@ from saccade.gguf.body import Body, Extent, Region, Value
 from saccade.gguf.settings import Rotary, Yarn
 
 
-def tables(body: Body, rotary: Rotary, lengths: Value, new: str, rows: str, factors: Value | None) -> tuple[Value, Value]:
-    """The cosines and sines [rows, size / 2] of the new tokens [batch, new], which follow `lengths` tokens [batch].
-    `factors` [size / 2] divide the angles."""
+def tables(body: Body, rotary: Rotary, lengths: Value, new: str, rows: str,
+           factors: Value | None) -> tuple[Value, Value]:
+    """The cosines and sines [rows, size / 2] of the new tokens [batch, new], which follow `lengths` tokens [batch] and
+    are all `rows`. `factors` [size / 2] divide the angles."""
     rates = _rates(body, rotary, factors)
     shape: tuple[Extent, ...] = (lengths.shape[0], new, rotary.size // 2)
 

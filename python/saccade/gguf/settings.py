@@ -103,8 +103,7 @@ _NEUTRAL = {"expert_count": 0, "expert_used_count": 0, "attention.clamp_kqv": 0,
             "use_parallel_residual": False, "nextn_predict_layers": 0}  # fmt: skip
 """Keys that are refused with other values than these."""
 _IGNORED = {"vocab_size", "rope.scaling.finetuned", "rope.scaling.original_context_length", "rope.scale_linear",
-            "attention.value_length", "attention.key_length_swa", "attention.value_length_swa", "attention.layer_norm_epsilon",
-            "rope.dimension_count_swa", "rope.dimension_sections"}  # fmt: skip
+            "attention.value_length"}  # fmt: skip
 
 
 def read(container: Container) -> Settings:
@@ -121,24 +120,31 @@ class _Reader:
         if self.architecture not in FAMILIES:
             raise self.error(f"the architecture is '{self.architecture}', expected one of {', '.join(FAMILIES)}")
         self.family = FAMILIES[self.architecture]
+        if (parts := container.metadata.get("split.count", 1)) not in (0, 1):
+            raise self.error(f"the file is one of {parts} of a model, expected a model in one file")
 
     def error(self, message: str) -> FileError:
         return FileError(f"{self.file.path}: {message}")
+
+    def wrong(self, key: str, found: Any, expected: str) -> FileError:
+        """The error for the value of a key of the architecture."""
+        is_value = "is missing" if found is None else f"is {found!r:.80}"
+        return self.error(f"{self.architecture}.{key} {is_value}, expected {expected}")
 
     def settings(self) -> Settings:
         for key, value in _NEUTRAL.items():
             found = self.file.metadata.get(f"{self.architecture}.{key}", value)
             if found != value:
-                raise self.error(f"{self.architecture}.{key} is {found!r:.80}, which is not supported, expected {value}")
+                raise self.wrong(key, found, f"{value}: others are not supported")
         layers = self.integer("block_count", 1, 10_000)
         width, heads = self.integer("embedding_length"), self.same("attention.head_count", layers)
         head_dim = self.integer("attention.key_length", default=width // heads)
         values = self.integer("attention.value_length", default=width // heads)
         if values != head_dim:
-            raise self.error(f"attention.value_length is {values}, expected {head_dim}, the length of keys")
+            raise self.wrong("attention.value_length", values, f"{head_dim}, the length of keys")
         kv_heads = self.same("attention.head_count_kv", layers, heads)
         if heads % kv_heads:
-            raise self.error(f"attention.head_count is {heads}, expected a multiple of {kv_heads}, the heads of keys")
+            raise self.wrong("attention.head_count", heads, f"a multiple of {kv_heads}, the heads of keys")
         context = self.integer("context_length")
         rotary = self.rotary(head_dim, context)
         windows = self.windows(layers)
@@ -160,7 +166,8 @@ class _Reader:
 
     def check_unknown(self) -> None:
         prefix = f"{self.architecture}."
-        unknown = [key for key in self.file.metadata if key.startswith(prefix) and key.removeprefix(prefix) not in self.used]
+        known = {prefix + key for key in self.used}
+        unknown = [key for key in self.file.metadata if key.startswith(prefix) and key not in known]
         if unknown:
             warn(f"{self.file.path}: {', '.join(unknown[:8])}{' ...' if len(unknown) > 8 else ''}: not known, ignored")
 
@@ -180,16 +187,14 @@ class _Reader:
 
     def checked(self, key: str, found: Any, least: int = 1, most: int = 1 << 30) -> int:
         if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
-            raise self.error(f"{self.architecture}.{key} is {'missing' if found is None else repr(found)[:80]}, expected "
-                             f"an integer from {least} to {most}")
+            raise self.wrong(key, found, f"an integer from {least} to {most}")
         return found
 
     def number(self, key: str, default: float | None = None) -> float:
         found = self.find(key)
         found = default if found is None else found
         if isinstance(found, bool) or not isinstance(found, (int, float)) or not abs(found) < 1e30:
-            raise self.error(f"{self.architecture}.{key} is {'missing' if found is None else repr(found)[:80]}, expected "
-                             "a number")
+            raise self.wrong(key, found, "a number")
         return float(found)
 
     def each(self, key: str, layers: int, default: int | None = None) -> tuple[int, ...]:
@@ -198,8 +203,7 @@ class _Reader:
         found = default if found is None else found
         numbers = self.file.numbers(found) if isinstance(found, Array) else (found,) * layers
         if numbers is None or len(numbers) != layers:
-            raise self.error(f"{self.architecture}.{key} has {0 if numbers is None else len(numbers)} numbers, expected "
-                             f"{layers}, one for each layer")
+            raise self.wrong(key, numbers, f"{layers} numbers, one for each layer")
         return tuple(self.checked(key, number) for number in numbers)
 
     def same(self, key: str, layers: int, default: int | None = None) -> int:
@@ -214,13 +218,15 @@ class _Reader:
     def rotary(self, head_dim: int, context: int) -> Rotary:
         size = self.integer("rope.dimension_count", 2, head_dim, head_dim)
         if size % 2:
-            raise self.error(f"{self.architecture}.rope.dimension_count is {size}, expected an even number")
+            raise self.wrong("rope.dimension_count", size, "an even number")
         base = self.number("rope.freq_base", 10000.0)
         kind = self.find("rope.scaling.type")
         factor = self.number("rope.scaling.factor", self.number("rope.scale_linear", 0.0)) or 1.0
         magnitude = self.number("rope.scaling.attn_factor", 1.0)
-        if base <= 0 or factor <= 0:
-            raise self.error(f"the base of rotary positions is {base} and their factor {factor}, expected positive numbers")
+        if base <= 1:
+            raise self.wrong("rope.freq_base", base, "more than 1")
+        if factor <= 0:
+            raise self.wrong("rope.scaling.factor", factor, "more than 0")
         if kind in (None, "linear"):
             return Rotary(size, base, factor, magnitude)
         if kind == "none":
@@ -229,12 +235,12 @@ class _Reader:
             yarn = Yarn(self.integer("rope.scaling.original_context_length", default=context),
                         self.number("rope.scaling.yarn_beta_fast", Yarn.fast),
                         self.number("rope.scaling.yarn_beta_slow", Yarn.slow))
-            if self.number("rope.scaling.yarn_ext_factor", 1.0) != 1.0:
-                raise self.error("rope.scaling.yarn_ext_factor is not 1, which is not supported")
+            if (extent := self.number("rope.scaling.yarn_ext_factor", 1.0)) != 1.0:
+                raise self.wrong("rope.scaling.yarn_ext_factor", extent, "1: others are not supported")
             return Rotary(size, base, factor, magnitude, yarn)
-        raise self.error(f"{self.architecture}.rope.scaling.type is {kind!r:.80}"
-                         f"{' with a yarn_log_multiplier' if kind == 'yarn' else ''}, which is not supported, expected "
-                         "'none', 'linear' or 'yarn'")
+        if kind == "yarn":
+            raise self.wrong("rope.scaling.yarn_log_multiplier", self.find("rope.scaling.yarn_log_multiplier"), "none")
+        raise self.wrong("rope.scaling.type", kind, "'none', 'linear' or 'yarn'")
 
     def windows(self, layers: int) -> tuple[int | None, ...]:
         pattern = self.family.pattern
@@ -247,7 +253,7 @@ class _Reader:
         if isinstance(found, Array):
             flags = self.file.numbers(found)
             if flags is None or len(flags) != layers:
-                raise self.error(f"attention.sliding_window_pattern has {found.count} elements, expected {layers}")
+                raise self.wrong("attention.sliding_window_pattern", flags, f"{layers} flags, one for each layer")
         else:
             pattern = self.integer("attention.sliding_window_pattern", 0, default=pattern)
             flags = tuple(pattern == 0 or layer % pattern < pattern - 1 for layer in range(layers))

@@ -23,8 +23,8 @@ class Weights:
         self._values: dict[str, Value] = {}
         refused = [tensor for tensor in container.tensors.values() if tensor.element.served is None]
         if refused:
-            counts = Counter(tensor.element.name for tensor in refused)
-            found = ", ".join(f"{count} of {len(container.tensors)} tensors are {name}" for name, count in counts.items())
+            counts, total = Counter(tensor.element.name for tensor in refused), len(container.tensors)
+            found = ", ".join(f"{count} of {total} tensors are {name}" for name, count in counts.items())
             raise FileError(f"{container.path}: {found}, the first is '{refused[0].name}'; supported are {SERVED}")
 
     def has(self, name: str) -> bool:
@@ -81,12 +81,13 @@ class Weights:
         return _stored(argument, tensor)
 
     def _float(self, stored: Value) -> Value:
-        """An argument in f32."""
+        """An argument, a vector if it is not quantized, in f32."""
         if stored.element != "f32" and stored.name not in self._values:
-            tensor, body = self.arguments[stored.name[1:]], self._body
+            tensor = self.arguments[stored.name[1:]]
             self._values[stored.name] = (
-                dequantized(body, stored, tensor) if tensor.element.is_quantized else
-                body.generic("d->d", [stored], stored.shape, lambda at, x: at.cast("arith.extf", x, stored.element, "f32")))
+                dequantized(self._body, stored, tensor) if tensor.element.is_quantized else
+                self._body.generic("d->d", [stored], stored.shape,
+                                   lambda at, x: at.cast("arith.extf", x, stored.element, "f32")))  # fmt: skip
         return self._values.get(stored.name, stored)
 
 

@@ -7,11 +7,11 @@ import resource
 import struct
 
 import gguf
-import gguf_models
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
+import gguf_models
 from saccade.gguf import Container, FileError
 from saccade.gguf.elements import ELEMENTS
 
@@ -72,7 +72,7 @@ def test_tensors_and_metadata_are_those_of_the_package(tmp_path):
     ours, theirs = Container(path), gguf.GGUFReader(path)
     assert ours.metadata["a.int"] == -5 and ours.metadata["a.text"] == "Größe" and ours.metadata["a.flag"] is True
     assert ours.numbers(ours.metadata["a.list"]) == (3, 4, 5) and ours.numbers(ours.metadata["a.floats"]) == (0.5, -2.0)
-    assert ours.metadata["a.texts"].count == 3 and ours.numbers(ours.metadata["a.texts"]) is None
+    assert ours.metadata["a.texts"].length == 3 and ours.numbers(ours.metadata["a.texts"]) is None
     assert list(ours.tensors) == [tensor.name for tensor in theirs.tensors]
     for tensor in theirs.tensors:
         own = ours.tensors[tensor.name]

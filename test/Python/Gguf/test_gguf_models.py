@@ -1,10 +1,11 @@
 """GGUF files of small models with random weights: the logits are those of Transformers, which has the same weights."""
 
-import gguf_models
+import gguf
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
+import gguf_models
 import saccade
 import saccade.gguf
 from saccade.gguf import FileError
@@ -144,13 +145,13 @@ def test_bias_of_any_matrix(tmp_path):
 
 
 REFUSED = {
-    "moe": ({"expert_count": 8}, {}, "llama.expert_count is 8, which is not supported, expected 0"),
-    "longrope": ({"rope__scaling__type": "longrope"}, {}, "llama.rope.scaling.type is 'longrope', which is not "
-                 "supported, expected 'none', 'linear' or 'yarn'"),
+    "moe": ({"expert_count": 8}, {}, "llama.expert_count is 8, expected 0: others are not supported"),
+    "longrope": ({"rope__scaling__type": "longrope"}, {}, "llama.rope.scaling.type is 'longrope', expected "
+                 "'none', 'linear' or 'yarn'"),
     "values": ({"attention__value_length": 8}, {}, "attention.value_length is 8, expected 16, the length of keys"),
     "heads": ({"attention__head_count_kv": 3}, {}, "attention.head_count is 4, expected a multiple of 3"),
     "each layer": ({"attention__head_count_kv": [2, 4]}, {}, "attention.head_count_kv differs between layers"),
-    "layers": ({"feed_forward_length": [96, 96, 96]}, {}, "feed_forward_length has 3 numbers, expected 2"),
+    "layers": ({"feed_forward_length": [96, 96, 96]}, {}, "feed_forward_length is (96, 96, 96), expected 2 numbers"),
     "type": ({"context_length": "many"}, {}, "llama.context_length is 'many', expected an integer from 1"),
     "shape": ({"feed_forward_length": 97}, {}, "'blk.0.ffn_gate.weight' has shape (96, 64), expected (97, 64)"),
     "missing": ({"block_count": 3}, {}, "the file has no tensor 'blk.2.attn_norm.weight', expected one of shape (64,)"),
@@ -173,6 +174,17 @@ def test_another_architecture(tmp_path):
     path = tmp_path / "model.gguf"
     gguf_models.save(path, "mamba", gguf_models.make("llama"))
     with pytest.raises(FileError, match="the architecture is 'mamba', expected one of llama, qwen2, qwen3, gemma"):
+        saccade.gguf.load(path)
+
+
+def test_a_part_of_a_model(tmp_path):
+    path = tmp_path / "model.gguf"
+    out = gguf.GGUFWriter(path, "llama")
+    out.add_key_value("split.count", 3, gguf.GGUFValueType.UINT16)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.close()
+    with pytest.raises(FileError, match="the file is one of 3 of a model, expected a model in one file"):
         saccade.gguf.load(path)
 
 

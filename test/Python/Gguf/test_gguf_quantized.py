@@ -5,11 +5,11 @@ import pathlib
 import sys
 
 import gguf
-import gguf_models
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Kind
 
+import gguf_models
 import saccade
 import saccade.gguf
 from saccade.gguf import Container, FileError
