@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from saccade import _log
 from saccade.artifact import Artifact
-from saccade.binding import BoundFunction
+from saccade.binding import PREPACK, BoundFunction, bind_to
 from saccade.gguf import decoder, settings
 from saccade.gguf.container import Container
 from saccade.gguf.sampling import Sampler
@@ -201,7 +201,8 @@ def load(path: str | os.PathLike[str], *, library: str | os.PathLike[str] | None
     module = compile_model(program.text, prepack, **options)
     with _log.step(f"binding the {len(program.weights)} tensors of {container.path}"):
         arrays = {argument: container.array(container.tensors[name]) for argument, name in program.weights.items()}
-        return Model(container.path, program.settings, module["main"].bind(**arrays))
+        packs = module.functions.get(f"main{PREPACK}")
+        return Model(container.path, program.settings, bind_to(module["main"], packs, arrays, program.weights))
 
 
 def _integer(name: str, value: Any) -> int:

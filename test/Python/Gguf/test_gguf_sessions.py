@@ -166,7 +166,7 @@ import sys
 import saccade.gguf
 model = saccade.gguf.load({str(path)!r}, library={str(library)!r})
 model.session().prefill([1, 2, 3])
-mapped = [line.split()[0].split("-") for line in open("/proc/self/maps") if {str(path)!r} in line and " r--p " in line]
+mapped = [line.split()[0].split("-") for line in open("/proc/self/maps") if {str(path)!r} in line and " r--s " in line]
 mapped = [range(*(int(end, 16) for end in ends)) for ends in mapped]
 bound = [array.__array_interface__["data"] for array in model.function._weights.memory]
 assert len(bound) == 27 and all(is_read_only for _, is_read_only in bound)
@@ -203,6 +203,13 @@ def test_command_compiles_and_generates(model, path, tmp_path):
     assert done.returncode == 0 and os.listdir(tmp_path) == ["model.so", "model.h", "model.mlir"] or \
         sorted(os.listdir(tmp_path)) == ["model.h", "model.mlir", "model.so"]
     assert (tmp_path / "model.mlir").read_text() == saccade.gguf.write(saccade.gguf.Container(path)).text
+
+
+def test_benchmark_runs(root, tmp_path):
+    done = subprocess.run([sys.executable, root / "benchmarks" / "gguf_models.py", "--quick", "--rounds", "1", "--type",
+                           "Q6_K", "--prompt", "9", "--tokens", "3", "--threads", "1"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Q6_K, ") and "\nsaccade " in done.stdout
 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), [
