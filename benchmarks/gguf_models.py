@@ -176,9 +176,11 @@ def compare(options, folder):
     options.library = folder / "model.so"
     size = write_model(options.model, options.type, shape)
     start = time.perf_counter()
-    line = [sys.executable, "-m", "saccade.gguf", options.model, "-o", options.library, "--cache", options.cache]
+    line = [sys.executable, "-m", "saccade.gguf", options.model, "-o", options.library, "--cache", options.cache,
+            "--activations", options.activations]
     subprocess.run(line + ["--prepack"] * options.prepack, check=True, stdout=subprocess.DEVNULL)
-    print(f"{options.type}, {size / 2**20:.0f} MiB of weights, {options.threads} threads, cache {options.cache}; compiled in "
+    print(f"{options.type}, {size / 2**20:.0f} MiB of weights, {options.threads} threads, cache {options.cache}, activations "
+          f"{options.activations}; compiled in "
           f"{time.perf_counter() - start:.1f} s")
     names = ["saccade"] + ["llama"] * (options.llama is not None)
     found = {name: [] for name in names}
@@ -209,6 +211,7 @@ def main():
     parser.add_argument("--prompt", type=int, default=512, help="the tokens of a prompt; 512 by default")
     parser.add_argument("--tokens", type=int, default=48, help="the tokens to generate; 48 by default")
     parser.add_argument("--cache", choices=["f32", "f16"], default="f16", help="the element type of caches")
+    parser.add_argument("--activations", choices=["f32", "bf16"], default="f32", help="their element type in matmuls")
     parser.add_argument("--prepack", action="store_true", help="pack weights of 32 and 16 bits")
     parser.add_argument("--quick", action="store_true", help="a small model")
     for name, kind in (("measure", str), ("vocabulary", int), ("model", pathlib.Path), ("library", pathlib.Path), ("bytes", int)):

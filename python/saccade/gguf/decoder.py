@@ -15,6 +15,8 @@ from saccade.gguf.weights import Weights
 
 CACHES = ("f32", "f16", "bf16")
 """The element types of caches."""
+ACTIVATIONS = ("f32", "bf16")
+"""The element types of activations in matmuls."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,25 +41,30 @@ class Program:
     """The element type of caches."""
 
 
-def write(container: Container, cache: str = "f32") -> Program:
+def write(container: Container, cache: str = "f32", activations: str = "f32") -> Program:
     """Writes the program of a file.
 
     Args:
         cache: the element type of caches, one of CACHES.
+        activations: that of the activations that are multiplied with blocks and with weights in bfloat16, one of
+            ACTIVATIONS. Sums are f32.
 
     Raises:
         FileError: an architecture, an element type, a key or a tensor that is not supported or missing.
     """
     if cache not in CACHES:
         raise ValueError(f"cache is {cache!r:.80}, expected one of {', '.join(CACHES)}")
-    return _Decoder(container, read(container), cache).program()
+    if activations not in ACTIVATIONS:
+        raise ValueError(f"activations is {activations!r:.80}, expected one of {', '.join(ACTIVATIONS)}")
+    return _Decoder(container, read(container), cache, activations).program()
 
 
 class _Decoder:
-    def __init__(self, container: Container, settings: Settings, cache: str):
-        self.container, self.settings, self.cache = container, settings, cache
+    def __init__(self, container: Container, settings: Settings, cache: str, activations: str):
+        self.container, self.settings, self.cache, self.activations = container, settings, cache, activations
         self.body = body = Body()
-        self.weights = Weights(container, body)
+        self.weights = Weights(container, body, activations)
+        self.rounded: dict[str, Value] = {}
         self.tokens, self.rows = Value("%tokens", ("?", "?"), "i32"), Value("%rows", ("?", "?"), "i32")
         self.batch, self.new = body.dim(self.tokens, 0), body.dim(self.tokens, 1)
         self.all = body.product(self.batch, self.new)
@@ -193,11 +200,21 @@ class _Decoder:
         body = self.body
         rows, columns = x.shape
         assert isinstance(columns, int)
-        result = body.contract("rk,mk->rm", x, self.weights.matrix(f"{name}.weight", extent, columns), (rows, extent))
+        matrix = self.weights.matrix(f"{name}.weight", extent, columns)
+        if matrix.element == self.activations == "bf16":
+            x = self.in_bf16(x)
+        result = body.contract("rk,mk->rm", x, matrix, (rows, extent))
         if not self.weights.has(f"{name}.bias"):
             return result
         return body.generic("rm,m->rm", [result, self.weights.vector(f"{name}.bias", extent)], result.shape,
                             lambda at, x, y: at.op("arith.addf", x, y))  # fmt: skip
+
+    def in_bf16(self, x: Value) -> Value:
+        """Activations [rows, columns], rounded."""
+        if x.name not in self.rounded:
+            self.rounded[x.name] = self.body.generic("rk->rk", [x], x.shape, lambda at, x: at.cast(
+                "arith.truncf", x, "f32", "bf16"), "bf16")
+        return self.rounded[x.name]
 
     def optional_norm(self, x: Value, name: str) -> Value:
         return self.norm(x, name) if self.weights.has(f"{name}.weight") else x

@@ -15,12 +15,13 @@ class Weights:
     """The tensors of a file as arguments of a program. An argument is called as its tensor, with underscores in place
     of dots."""
 
-    def __init__(self, container: Container, body: Body):
-        """Raises FileError if a tensor has an element type that is not supported."""
-        self.container, self._body = container, body
+    def __init__(self, container: Container, body: Body, activations: str):
+        """`activations` is their element type in products with blocks. Raises FileError if a tensor has an element type
+        that is not supported."""
+        self.container, self._body, self._activations = container, body, activations
         self.arguments: dict[str, Stored] = {}
         """What the program reads, by the names of arguments."""
-        self._values: dict[str, Value] = {}
+        self._values: dict[tuple[str, str], Value] = {}
         refused = [tensor for tensor in container.tensors.values() if tensor.element.served is None]
         if refused:
             counts, total = Counter(tensor.element.name for tensor in refused), len(container.tensors)
@@ -49,14 +50,17 @@ class Weights:
         return self._float(stored)
 
     def matrix(self, name: str, rows: int, columns: int) -> Value:
-        """A matrix for `Body.contract`: in the element type of the file if that is a float, else in f32."""
+        """A matrix for `Body.contract`: in the element type of the file if that is a float, else in that of
+        activations."""
         stored = self._argument(name, (rows, columns))
-        return self._float(stored) if stored.element == "i8" else stored
+        return self._float(stored, self._activations) if stored.element == "i8" else stored
 
     def rows(self, name: str, indices: Value, shape: tuple[int, int]) -> Value:
         """The rows of a matrix [rows, columns] at indices [n] in f32 [n, columns]. An index out of range is the nearest
         row. Of quantized rows only those are dequantized."""
-        matrix = self.matrix(name, *shape)
+        matrix = self._argument(name, shape)
+        if matrix.element == "i8":
+            matrix = self._float(matrix)
 
         def read(at: Region, index: str) -> str:
             low, high = at.constant(0, indices.element), at.constant(shape[0] - 1, indices.element)
@@ -80,23 +84,25 @@ class Weights:
                             "differ in punctuation only")
         return _stored(argument, tensor)
 
-    def _float(self, stored: Value) -> Value:
-        """An argument, a vector if it is not quantized, in f32."""
-        if stored.element != "f32" and stored.name not in self._values:
+    def _float(self, stored: Value, element: str = "f32") -> Value:
+        """An argument in a float type: blocks, or a vector of plain numbers."""
+        if stored.element == element:
+            return stored
+        key = stored.name, element
+        if key not in self._values:
             tensor = self.arguments[stored.name[1:]]
-            self._values[stored.name] = (
-                dequantized(self._body, stored, tensor) if tensor.element.is_quantized else
+            self._values[key] = (
+                dequantized(self._body, stored, tensor, element) if tensor.element.is_quantized else
                 self._body.generic("d->d", [stored], stored.shape,
-                                   lambda at, x: at.cast("arith.extf", x, stored.element, "f32")))  # fmt: skip
-        return self._values.get(stored.name, stored)
+                                   lambda at, x: at.cast("arith.extf", x, stored.element, element)))  # fmt: skip
+        return self._values[key]
 
 
-def dequantized(body: Body, blocks: Value, tensor: Stored) -> Value:
-    """The numbers of blocks [rows, blocks, bytes of a block]: [rows, elements] in f32."""
-    shape = tensor.shape
+def dequantized(body: Body, blocks: Value, tensor: Stored, element: str) -> Value:
+    """The numbers of blocks [rows, blocks, bytes of a block]: [rows, elements] of a float type."""
     name = body.emit(f"attn.dequantize {blocks.name} format({tensor.element.served}) : {blocks.type} -> "
-                     f"{tensor_type(shape, 'f32')}")
-    return Value(name, shape)
+                     f"{tensor_type(tensor.shape, element)}")
+    return Value(name, tensor.shape, element)
 
 
 def _stored(argument: str, tensor: Stored) -> Value:
