@@ -17,6 +17,9 @@
 // A known number of heads.
 // RUN: saccade-run %s --target=%{v4-amx} --guard --check --entry=heads_128 --arg=1x128x1x576:bf16:1 --arg=1x1x400x576:bf16:2
 
+// Chunks of 512 keys, whose values are copied in two blocks.
+// RUN: saccade-run %s --target=%{v4-amx} --guard --check --entry=blocks --arg=1x40x1x512:bf16:1 --arg=1x1x700x512:bf16:2
+
 // The same bits as by tasks of another number of threads.
 // RUN: saccade-run %s --target=%{v4-amx} --threads=1 --entry=shared --arg=1x100x1x576:bf16:1 --arg=1x1x900x576:bf16:2 --out=%t.one.npy
 // RUN: saccade-run %s --target=%{v4-amx} --threads=2 --entry=shared --arg=1x100x1x576:bf16:1 --arg=1x1x900x576:bf16:2 --out=%t.two.npy
@@ -84,4 +87,10 @@ func.func @heads_128(%q: tensor<1x128x1x576xbf16>, %k: tensor<1x1x?x576xbf16>) -
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %k[b,h,s,d]
     : (tensor<1x128x1x576xbf16>, tensor<1x1x?x576xbf16>, tensor<1x1x?x576xbf16>) -> tensor<1x128x1x576xbf16>
   return %o : tensor<1x128x1x576xbf16>
+}
+
+func.func @blocks(%q: tensor<?x?x?x512xbf16>, %k: tensor<?x1x?x512xbf16>) -> tensor<?x?x?x512xbf16> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %k[b,h,s,d]
+    : (tensor<?x?x?x512xbf16>, tensor<?x1x?x512xbf16>, tensor<?x1x?x512xbf16>) -> tensor<?x?x?x512xbf16>
+  return %o : tensor<?x?x?x512xbf16>
 }

@@ -145,7 +145,9 @@ void UnpackedLowering::packValues(Value packed, KeyRange visible, Value firstKPa
       for (int64_t column = 0; column < valueDepth; column += line)
         value.prefetch(e, e.add(e.mul(kPack, kPackElements()), s + keyBlock), e.index(column), keys);
   });
-  clear(e.sub(end, firstKPack), e.index(kPacks));
+  // A product reads whole steps.
+  Value last = e.sub(end, firstKPack);
+  clear(last, e.min(e.index(kPacks), e.roundUp(last, tileSize)));
 }
 
 /// sums = weights · values of the keys of `visible`.

@@ -21,8 +21,9 @@ from saccade import _log, _parameters
 from saccade._graph import ELEMENTS, Program, Tensor
 from saccade.errors import CompileError
 from saccade.module import compile_model
+from saccade.onnx.errors import ModelError
 from saccade.onnx.partition import Plan, divide
-from saccade.onnx.reader import read, read_model
+from saccade.onnx.reader import parse, read, read_model
 
 
 class Model(BackendRep):  # type: ignore[misc]
@@ -61,13 +62,14 @@ class Divided(BackendRep):  # type: ignore[misc]
             ImportError: ONNX Runtime is not installed, and there are nodes for it.
         """
         weights = {tensor.name for tensor in model.graph.initializer}
-        self.inputs = [value.name for value in model.graph.input if value.name not in weights]
+        inputs = [value for value in model.graph.input if value.name not in weights]
+        self.inputs = [value.name for value in inputs]
         """The names of the inputs."""
+        self._are_tensors = [value.type.WhichOneof("value") == "tensor_type" for value in inputs]
         with _log.step("dividing an ONNX model") as step:
             self.plan: Plan = divide(model, lambda part: Model(read_model(part), **options))
             """The parts. `print(model.plan)` says how many nodes each side runs."""
             step.done = str(self.plan)
-        self._weights = {tensor.name: tensor for tensor in model.graph.initializer}
         self._returned = [value.name for value in model.graph.output]
         last = {name: number for number, part in enumerate(self.plan.parts) for name in part.inputs}
         self._over = [[name for name, at in last.items() if at == number and name not in self._returned]
@@ -75,12 +77,14 @@ class Divided(BackendRep):  # type: ignore[misc]
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
         """As `Model.run`."""
-        values = dict(zip(self.inputs, map(np.asarray, _in_order(inputs, self.inputs))))
+        given = _in_order(inputs, self.inputs)
+        values = {name: np.asarray(x) if is_tensor else x
+                  for name, x, is_tensor in zip(self.inputs, given, self._are_tensors)}  # fmt: skip
         for part, over in zip(self.plan.parts, self._over):
             values.update(zip(part.outputs, part.run([values[name] for name in part.inputs])))
             for name in over:  # frees arrays that nothing else reads
                 del values[name]
-        return tuple(values[name] if name in values else onnx.numpy_helper.to_array(self._weights[name])
+        return tuple(values[name] if name in values else onnx.numpy_helper.to_array(self.plan.weights[name])
                      for name in self._returned)  # fmt: skip
 
 
@@ -128,9 +132,12 @@ def prepare(model: onnx.ModelProto | str | os.PathLike[str], device: str = "CPU"
 
 def _load(path: str | os.PathLike[str]) -> onnx.ModelProto:
     """A model file with its external data. Raises ModelError for an invalid one."""
-    path = os.fspath(path)
-    read(path)  # its checks
-    return onnx.load(path)
+    model, folder = parse(path)
+    try:
+        onnx.load_external_data_for_model(model, folder)
+    except Exception as error:  # of the checks of paths, and of files
+        raise ModelError(f"{os.fspath(path)}: the external data cannot be read: {error}") from None
+    return model
 
 
 def run_model(model: onnx.ModelProto, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:

@@ -14,8 +14,8 @@ from onnx import helper
 from saccade._text import Scope
 from saccade.errors import CompileError
 from saccade.onnx.errors import ModelError
-from saccade.onnx.order import reads, sort_nodes
-from saccade.onnx.tensors import TYPES
+from saccade.onnx.order import describe, reads, sort_nodes
+from saccade.onnx.tensors import TYPES, type_name
 
 _SHAPES = frozenset("Cast Concat Constant ConstantOfShape Expand Flatten Gather Identity Range Reshape Shape Size "
                     "Slice Split Squeeze Tile Transpose Unsqueeze".split())
@@ -23,6 +23,11 @@ _SHAPES = frozenset("Cast Concat Constant ConstantOfShape Expand Flatten Gather 
 
 _IR_VERSION = 10
 """The version of the format that has all types but those of 4-bit floats."""
+
+_NOT_IN_NUMPY = frozenset((16, 17, 18, 19, 20))
+"""bfloat16 and floats of 8 bits, in ONNX's numbers."""
+
+_DEPTH = 50  # nesting of functions
 
 _SMALLEST = 2
 """The number of other operators from which on a part is worth a call."""
@@ -45,8 +50,10 @@ class Part:
 class Plan:
     """The parts of a model in the order in which they run."""
 
-    def __init__(self, parts: list[Part], reasons: Mapping[str, str]):
+    def __init__(self, parts: list[Part], reasons: Mapping[str, str], weights: Mapping[str, Any]):
         self.parts = parts
+        self.weights = weights
+        """The weights and constants of the model, TensorProto by name."""
         self.reasons = reasons
         """Why nodes are left to ONNX Runtime, by name."""
 
@@ -75,7 +82,15 @@ def divide(model: Any, compile_part: Callable[[Any], Any]) -> Plan:
         ImportError: a node is left to ONNX Runtime, which is not installed.
         ModelError: the graph is invalid, or a part is, in the words of ONNX Runtime.
     """
-    whole = _Whole(model)
+    try:
+        return _divide(_Whole(model), compile_part, _SMALLEST)
+    except ModelError as error:  # what is too small for a call may have types that only Saccade computes
+        if "NOT_IMPLEMENTED" not in str(error):
+            raise
+        return _divide(_Whole(model), compile_part, 1)
+
+
+def _divide(whole: _Whole, compile_part: Callable[[Any], Any], smallest: int) -> Plan:
     refused: dict[str, str] = {}  # reasons by names of nodes
     compiled: dict[tuple[str, ...], Any] = {}  # by the names of nodes
     while True:
@@ -84,14 +99,14 @@ def divide(model: Any, compile_part: Callable[[Any], Any]) -> Plan:
             names = tuple(node.name for node in nodes)
             if not is_compiled or names in compiled:
                 continue
-            if small := _why_not(nodes) or whole.untyped(nodes):
+            if small := _why_not(nodes, smallest) or whole.untyped(nodes):
                 refused |= small
                 failed = True
                 continue
             try:
                 compiled[names] = compile_part(whole.model_of(nodes))
             except (CompileError, ModelError) as error:
-                refused |= _quoted(error, nodes) or dict.fromkeys(names, str(error))
+                refused |= whole.quoted(error, nodes) or dict.fromkeys(names, str(error))
                 failed = True
         if not failed:
             break
@@ -101,13 +116,17 @@ def divide(model: Any, compile_part: Callable[[Any], Any]) -> Plan:
         inputs, outputs = ([value.name for value in values] for values in (part.graph.input, part.graph.output))
         run = compiled[tuple(node.name for node in nodes)].run if is_compiled else _session(part, outputs)
         built.append(Part(is_compiled, part, inputs, outputs, run))
-    return Plan(built, refused)
+    return Plan(built, refused, whole.weights)
 
 
 class _Whole:
     """A model whose nodes are sorted and have names, and whose constants are weights."""
 
     def __init__(self, model: Any):
+        if not model.HasField("graph"):
+            raise ModelError("the model has no graph")
+        if model.graph.sparse_initializer:
+            raise ModelError("sparse weights are not supported")
         self.model = onnx.ModelProto()
         self.model.CopyFrom(model)
         del self.model.graph.node[:]
@@ -120,11 +139,49 @@ class _Whole:
             if (tensor := _constant(node)) is not None:
                 self.weights[tensor.name] = tensor
                 continue
-            node.name = f"{node.name or node.op_type}#{number}"  # messages quote it
+            # Messages quote it.
+            name = node.name if re.fullmatch(r"[\w./:-]+", node.name) else node.op_type
+            node.name = f"{name}#{number}"
             self.nodes.append(node)
         self.values = {value.name: value for value in (*graph.value_info, *graph.output, *graph.input)}
         self.producers = {name: node.name for node in self.nodes for name in node.output if name}
         self.returned = [value.name for value in graph.output]
+        self.functions = {(each.domain, each.name): each for each in self.model.functions}
+        self._check([value.name for value in graph.input])
+
+    def _check(self, inputs: Sequence[str]) -> None:
+        """Refuses values that nothing makes."""
+        known = {*inputs, *self.weights, *self.producers}
+        for node in self.nodes:
+            for name in sorted(reads(node) - known):
+                raise ModelError(f"{describe(node)}: the input '{name}' is produced by no node")
+        for name in self.returned:
+            if name not in known:
+                raise ModelError(f"the output '{name}' is produced by no node")
+
+    def _inner(self, node: Any, depth: int = 0) -> set[str]:
+        """The names and operators of the nodes that a call of a function consists of."""
+        function = self.functions.get((node.domain, node.op_type))
+        if function is None or depth > _DEPTH:
+            return set()
+        return {name for each in function.node
+                for name in (each.name, each.op_type, *self._inner(each, depth + 1))} - {""}  # fmt: skip
+
+    def quoted(self, error: Exception, nodes: Sequence[Any]) -> dict[str, str]:
+        """The nodes that an error is about, with the message; all nodes of an operator that is not supported, and the
+        calls of functions that contain one."""
+        texts = [each.message for each in error.diagnostics] if isinstance(error, CompileError) else []
+        known = {node.name: node for node in nodes}
+        found: dict[str, str] = {}
+        for text in texts or [str(error)]:
+            names = re.findall(r"'([^' ]+)'", text)[:2]
+            for node in (known[name] for name in names if name in known):
+                same = nodes if "this op is not supported" in text or "operator set" in text else [node]
+                found |= {each.name: text for each in same
+                          if (each.op_type, each.domain) == (node.op_type, node.domain)}  # fmt: skip
+            if not known.keys() & set(names):
+                found |= {node.name: text for node in nodes if self._inner(node) & set(names)}
+        return found
 
     def parts(self, refused: Mapping[str, str]) -> list[tuple[bool, list[Any]]]:
         """The nodes of each part, and whether Saccade is to compile it."""
@@ -194,7 +251,13 @@ def _with_types(model: Any) -> Any:
     try:
         from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
-        return SymbolicShapeInference.infer_shapes(inferred, auto_merge=True)
+        # The steps of its `infer_shapes`, which writes the model to the working directory if types are left.
+        inference = SymbolicShapeInference(2**31 - 1, True, False, 0)
+        inference._preprocess(inferred)
+        while inference.run_:
+            inference._infer_impl()
+        inference._update_output_from_vi()
+        return inference.out_mp_
     except Exception:  # it needs sympy, and gives up at operators that it does not know
         return inferred
 
@@ -225,23 +288,10 @@ def _constant(node: Any) -> Any:
     return helper.make_tensor(name, element, dims, values)
 
 
-def _why_not(nodes: Sequence[Any]) -> dict[str, str]:
-    if sum(node.op_type not in _SHAPES for node in nodes) >= _SMALLEST:
+def _why_not(nodes: Sequence[Any], smallest: int) -> dict[str, str]:
+    if sum(node.op_type not in _SHAPES for node in nodes) >= smallest:
         return {}
     return dict.fromkeys((node.name for node in nodes), "the part is too small to be worth a call")
-
-
-def _quoted(error: Exception, nodes: Sequence[Any]) -> dict[str, str]:
-    """The nodes that an error is about, with the message; all nodes of an operator that is not supported."""
-    texts = [each.message for each in error.diagnostics] if isinstance(error, CompileError) else []
-    known = {node.name: node for node in nodes}
-    found: dict[str, str] = {}
-    for text in texts or [str(error)]:
-        for node in (known[name] for name in re.findall(r"'([^' ]+)'", text)[:2] if name in known):
-            same = nodes if "this op is not supported" in text or "operator set" in text else [node]
-            found |= {each.name: text for each in same
-                      if (each.op_type, each.domain) == (node.op_type, node.domain)}  # fmt: skip
-    return found
 
 
 def _session(part: Any, outputs: Sequence[str]) -> Callable[[Sequence[Any]], Sequence[Any]]:
@@ -252,6 +302,11 @@ def _session(part: Any, outputs: Sequence[str]) -> Callable[[Sequence[Any]], Seq
         names = ", ".join(dict.fromkeys(node.op_type for node in part.graph.node))
         raise ImportError(f"{names}: ONNX Runtime is to run what Saccade does not support, and is not installed: "
                           "pip install onnxruntime") from None  # fmt: skip
+    for value in (*part.graph.input, *part.graph.output):
+        if value.type.tensor_type.elem_type in _NOT_IN_NUMPY:
+            element = type_name(value.type.tensor_type.elem_type)
+            raise ModelError(f"'{value.name}' is a value of {element} between Saccade and ONNX Runtime, whose arrays "
+                             "have no such type")  # fmt: skip
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     try:
@@ -259,4 +314,12 @@ def _session(part: Any, outputs: Sequence[str]) -> Callable[[Sequence[Any]], Seq
     except Exception as error:  # classes of their own for each kind of error
         raise ModelError(f"ONNX Runtime: {error}") from None
     inputs = [value.name for value in part.graph.input]
-    return lambda arrays: session.run(list(outputs), dict(zip(inputs, arrays)))
+
+    def run(arrays: Sequence[Any]) -> Sequence[Any]:
+        try:
+            results: Sequence[Any] = session.run(list(outputs), dict(zip(inputs, arrays)))
+        except Exception as error:
+            raise ValueError(f"ONNX Runtime: {error}") from None
+        return results
+
+    return run

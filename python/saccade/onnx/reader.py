@@ -27,6 +27,12 @@ _CALLS = 100_000  # bounds the expansion of nested function calls
 
 def read(path: str | os.PathLike[str]) -> Program:
     """Reads a model file. Raises ModelError for an invalid or unsupported model, OSError if the file cannot be read."""
+    model, folder = parse(path)
+    return read_model(model, os.fspath(path), folder)
+
+
+def parse(path: str | os.PathLike[str]) -> tuple[Any, str]:
+    """The ModelProto of a file, without external data, and the folder of such data. Raises ModelError and OSError."""
     path = os.fspath(path)
     with open(path, "rb") as file:
         data = file.read()
@@ -38,7 +44,7 @@ def read(path: str | os.PathLike[str]) -> Program:
         model.ParseFromString(data)
     except (DecodeError, RecursionError) as error:
         raise ModelError(f"{path}: not an ONNX model, or truncated: {error}") from None
-    return read_model(model, path, os.path.dirname(path) or ".")
+    return model, os.path.dirname(path) or "."
 
 
 def read_model(model: Any, name: str = "model.onnx", folder: str | None = None) -> Program:

@@ -60,7 +60,7 @@ def _max_pool(rank: int) -> Callable[..., Any]:
     def pool(x: Tensor, kernel_size: Sequence[int], stride: Sequence[int] = (), padding: Sequence[int] = (0,),
              dilation: Sequence[int] = (1,), ceil_mode: bool = False) -> Any:
         """The maxima of windows and their positions, one dimension after the other, the last one first: of equal
-        maxima, and of NaN, the first one is taken."""
+        maxima the first one is taken, of NaN the last one."""
         kernel = _each(kernel_size, rank)
         lowest = -math.inf if x.dtype.is_floating_point else torch.iinfo(x.dtype).min
         shape = x.shape[-rank:]
@@ -74,7 +74,7 @@ def _max_pool(rank: int) -> Callable[..., Any]:
             best, position = values[0], places[0]
             for value, place in zip(values[1:], places[1:]):
                 # Padding is no position: a maximum that is the lowest number replaces it.
-                later = (value > best) | (value != value) & (best == best) | (position < 0)
+                later = (value > best) | (value != value) | (position < 0)
                 best, position = torch.where(later, value, best), torch.where(later, place, position)
         return best, position
 
@@ -112,7 +112,7 @@ def _avg_pool(rank: int) -> Callable[..., Tensor]:
 def _adaptive(rank: int, reduce: Callable[[Tensor, int], Tensor]) -> Callable[..., Any]:
     def pool(x: Tensor, output_size: Sequence[int]) -> Any:
         """Windows from floor(i n / m) to ceil((i + 1) n / m), one dimension after the other."""
-        out = x
+        out = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         for dim, m in zip(range(x.dim() - rank, x.dim()), output_size):
             n = x.shape[dim]
             if m == 1:
@@ -124,17 +124,13 @@ def _adaptive(rank: int, reduce: Callable[[Tensor, int], Tensor]) -> Callable[..
             else:
                 out = torch.cat([reduce(out.narrow(dim, i * n // m, -((-(i + 1) * n) // m) - i * n // m), dim)
                                  for i in range(m)], dim)  # fmt: skip
-        return out
+        return out.to(x.dtype)
 
     return pool
 
 
 def _mean(x: Tensor, dim: int) -> Tensor:
     return x.mean(dim, keepdim=True)
-
-
-def _amax(x: Tensor, dim: int) -> Tensor:
-    return x.amax(dim, keepdim=True)
 
 
 # --- layers -----------------------------------------------------------------------------------------------------------
@@ -168,13 +164,14 @@ def _vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fal
     """Norms of other orders than 2, which the compiler has."""
     if ord == 2 or x.is_complex():
         return NotImplemented
-    size = (x if dtype is None else x.to(dtype)).abs()
+    result = dtype or x.dtype
+    size = x.to(torch.float32 if result in (torch.float16, torch.bfloat16) else result).abs()
     if ord in (math.inf, -math.inf):
         dims = range(x.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
-        return (size.amax if ord > 0 else size.amin)(list(dims), keepdim)
+        return (size.amax if ord > 0 else size.amin)(list(dims), keepdim).to(result)
     powers = size if ord == 1 else (size != 0).to(size.dtype) if ord == 0 else size.pow(ord)
     total = powers.sum(dim, keepdim)
-    return total if ord in (0, 1) else total.pow(1 / ord)
+    return (total if ord in (0, 1) else total.pow(1 / ord)).to(result)
 
 
 def _diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:

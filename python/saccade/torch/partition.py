@@ -49,6 +49,10 @@ def divide(graph: GraphModule, compile_part: Callable[[GraphModule], Callable[..
         parts = [part for part in partitions.propose_partitions() if _is_worthwhile(part.nodes)]
         names = [tuple(node.name for node in part.nodes) for part in parts]
         fused = fuse_by_partitions(divided, [dict.fromkeys(part.nodes) for part in parts], always_return_tuple=True)
+        ordered = _in_order(fused, [node.name for node in graph.graph.nodes if is_random(node.target)])
+        if ordered is None:  # a part would have to run both before and after a random operator
+            return graph, Plan(graph, [], refused)
+        fused = ordered
         modules = [getattr(fused, f"fused_{number}") for number in range(len(parts))]
         failed = False
         for nodes, module in zip(names, modules):
@@ -84,6 +88,35 @@ class Plan:
         listed = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in counts.most_common())
         compiled = f"{sum(self.parts)} nodes in {len(self.parts)} {'part' if len(self.parts) == 1 else 'parts'}"
         return f"{compiled} compiled by Saccade; run by PyTorch: {listed or 'none'}"
+
+
+def is_random(op: Any) -> bool:
+    """Whether an operator draws random numbers of a generator. Attention has the tag for its dropout."""
+    return (isinstance(op, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
+            and "attention" not in op._schema.name)  # fmt: skip
+
+
+def _in_order(graph: GraphModule, random: list[str]) -> GraphModule | None:
+    """The graph with its random operators in the given order, which decides what numbers they draw; None if there is no
+    such order."""
+    waiting, placed, order = list(graph.graph.nodes), set[Node](), list[Node]()
+    pending = [name for name in random if any(node.name == name for node in waiting)]
+    while waiting:
+        node = next((node for node in waiting if placed.issuperset(node.all_input_nodes)
+                     and (node.name not in pending or node.name == pending[0])), None)  # fmt: skip
+        if node is None:
+            return None
+        if node.name in pending:
+            pending.pop(0)
+        waiting.remove(node)
+        placed.add(node)
+        order.append(node)
+    if order == list(graph.graph.nodes):
+        return graph
+    sorted_, copies = torch.fx.Graph(), dict[Node, Node]()
+    for node in order:
+        copies[node] = sorted_.node_copy(node, lambda x: copies[x])
+    return GraphModule(graph, sorted_)
 
 
 class _Support(OperatorSupportBase):  # type: ignore[misc]

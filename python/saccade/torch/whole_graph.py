@@ -25,8 +25,9 @@ from saccade import _log
 from saccade.errors import NotServed
 from saccade.torch import listed_graphs
 from saccade.torch.fallback import requires_grad
+from saccade.torch.graph_report import place
 from saccade.torch.operators import decompositions
-from saccade.torch.partition import divide
+from saccade.torch.partition import divide, is_random
 from saccade.torch.program import Result
 from saccade.torch.reader import read_graph
 from saccade.torch.rewriting import replace_attention
@@ -41,7 +42,7 @@ def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
 
     Args:
         partition: compiles the parts of the graph that Saccade supports; PyTorch runs the rest.
-        require: raises saccade.NotServed if the rest has attention.
+        require: raises saccade.NotServed if attention of the graph becomes no kernel of attention.
 
     Raises saccade.CompileError or saccade.torch.ExportError: an operator or a type that Saccade does not support,
     without `partition`; NotImplementedError: a gradient is required.
@@ -51,35 +52,44 @@ def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
                                   "torch.no_grad(), or train without the option")
     # What is kept is reported by the compiler.
     listing, reading, _ = listed_graphs.replace(graph, replace_attention, only_flex=True)
-    compiled: Callable[..., Any] = aot_autograd(
-        fw_compiler=functools.partial(_compile_parts, require=require) if partition else _compile_whole,
-        decompositions=decompositions())(graph, example_inputs)
+    calls = [node for node in graph.graph.nodes if node.target is torch.nn.functional.scaled_dot_product_attention]
+    served: list[int] = []  # of each program
+    fw_compiler = functools.partial(_compile_parts if partition else _compile_whole, served=served)
+    table = decompositions()
+    if partition:  # PyTorch runs them, and draws the numbers that it draws for the model
+        table = {op: each for op, each in table.items() if not is_random(op)}
+    compile_aten = aot_autograd(fw_compiler=fw_compiler, decompositions=table)
+    compiled: Callable[..., Any] = compile_aten(graph, example_inputs)
+    if require and sum(served) < len(calls):
+        raise NotServed(f"{len(calls)} calls of scaled_dot_product_attention, the first at {place(calls[0])}, and "
+                        f"{sum(served)} kernels of attention: dropout, or an operand that is not supported")
     return listing.checked(compiled, reading)
 
 
-def _compile_whole(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def _compile_whole(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], served: list[int]
+                   ) -> Callable[..., Any]:  # fmt: skip
     """Compiles a graph of aten operators without effects."""
-    call: Callable[..., Any] = explaining(graph.graph, lambda: _compile(graph), _ADVICE)
+    call: Callable[..., Any] = explaining(graph.graph, lambda: _compile(graph, served), _ADVICE)
     return call
 
 
-def _compile_parts(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], require: bool) -> Callable[..., Any]:
+def _compile_parts(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], served: list[int]
+                   ) -> Callable[..., Any]:  # fmt: skip
     """Compiles what Saccade supports of a graph of aten operators."""
     with _log.step("dividing a graph of torch.compile") as step:
-        divided, plan = divide(graph, _compile)
+        divided, plan = divide(graph, functools.partial(_compile, served=served))
         step.done = str(plan)
-    for node, reason in plan.rest if require else ():
-        if re.search("attention|transformer", str(node.target)):
-            raise NotServed(f"{node.target} ('{node.name}') stays PyTorch's{': ' * bool(reason)}{reason}")
     return lambda *arguments: divided(*arguments)
 
 
-def _compile(graph: torch.fx.GraphModule) -> Callable[..., Any]:
+def _compile(graph: torch.fx.GraphModule, served: list[int]) -> Callable[..., Any]:
+    """Compiles a graph, and adds its kernels of attention to `served`."""
     with unset_fake_temporarily():  # for constants
         program = read_graph(_as_exported(graph), "graph of torch.compile")
         weights = [weight.tensor for _, weight in program.weights]
-    main = saccade.compile(program.text).main
-    returned = program.returned
+    module = saccade.compile(program.text)
+    main, returned = module.main, program.returned
+    served.append(len(re.findall(r"^attention in ", module.explain(), re.MULTILINE)))
 
     def call(*arguments: Any) -> Any:
         given = program.arguments(arguments)

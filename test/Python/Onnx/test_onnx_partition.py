@@ -175,6 +175,62 @@ def test_random_graphs_compiled():
         check(made, array(4, 4), array(4, 4, seed=1))
 
 
+BF16 = TensorProto.BFLOAT16
+
+
+def test_names_constants_strings_and_sequences(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # A name with spaces; a function with an operator that is not supported, beside one without.
+    functions = [helper.make_function("own", name, ["p"], ["q"], [helper.make_node(op, ["p"], ["q"])],
+                                      [helper.make_opsetid("", VERSION)])
+                 for name, op in (("Volume", "Det"), ("Bend", "Tanh"))]  # fmt: skip
+    nodes = [helper.make_node("MatMul", ["x", "x"], ["a"]), helper.make_node("Bend", ["a"], ["b"], domain="own"),
+             helper.make_node("Volume", ["b"], ["c"], domain="own"), helper.make_node("Det", ["a"], ["d"], "my 'det"),
+             helper.make_node("Constant", [], ["one"], value_float=1.0), helper.make_node("Exp", ["b"], ["e"])]  # fmt: skip
+    made = model(nodes, [("x", F32, ["n", 3, 3])], [(name, F32, None) for name in ("c", "d", "e", "one")],
+                 domains=["own"], functions=functions)  # fmt: skip
+    prepared = check(made, array(2, 3, 3), parts=[True, False])
+    assert {node.op_type for node in prepared.plan.parts[0].model.graph.node} == {"MatMul", "Bend", "Exp"}
+    # Types that Saccade has not, from a file too; the inference of types leaves no files.
+    text = helper.make_tensor_value_info("s", TensorProto.STRING, ["n"])
+    nodes = [helper.make_node("Equal", ["s", "s"], ["same"]), helper.make_node("Cast", ["same"], ["y"], to=F32),
+             helper.make_node("Inverse", ["x"], ["z"], domain="com.microsoft")]  # fmt: skip
+    made = model(nodes, [text, ("x", F32, [2, 2])], [("y", F32, ["n"]), ("z", F32, None)], domains=["com.microsoft"])
+    words = np.array(["a", "b"], object)
+    check(made, words, array(2, 2))
+    onnx.save(made, tmp_path / "strings.onnx")
+    np.testing.assert_array_equal(backend.prepare("strings.onnx", partition=True).run([words, array(2, 2)])[0], [1, 1])
+    assert [path.name for path in tmp_path.iterdir()] == ["strings.onnx"]
+    sequence = helper.make_tensor_sequence_value_info("q", F32, None)
+    made = model([helper.make_node("ConcatFromSequence", ["q"], ["y"], axis=0)], [sequence], [("y", F32, None)])
+    found = backend.prepare(made, partition=True).run([[array(2, 2), array(1, 2)]])
+    assert found[0].shape == (3, 2)
+
+
+def test_bfloat16():
+    """A single operator whose type ONNX Runtime does not compute is Saccade's; a value of the type does not pass."""
+    nodes = [helper.make_node("Det", ["x"], ["d"]), helper.make_node("Cast", ["d"], ["e"], to=BF16),
+             helper.make_node("Exp", ["e"], ["f"]), helper.make_node("Cast", ["f"], ["y"], to=F32)]  # fmt: skip
+    made = model(nodes, [("x", F32, ["n", 3, 3])], [("y", F32, ["n"])])
+    found = backend.prepare(made, partition=True).run([array(4, 3, 3)])[0]
+    np.testing.assert_allclose(found, np.exp(np.linalg.det(array(4, 3, 3))), rtol=0.05)
+    nodes = [helper.make_node("Cast", ["x"], ["a"], to=BF16), helper.make_node("Exp", ["a"], ["b"]),
+             helper.make_node("Tanh", ["b"], ["c"]), helper.make_node("Hardmax", ["c"], ["y"])]  # fmt: skip
+    with pytest.raises(ModelError, match="is a value of bfloat16 between Saccade and ONNX Runtime"):
+        backend.prepare(model(nodes, [("x", F32, ["n", 3])], [("y", BF16, None)]), partition=True)
+
+
+def test_values_that_nothing_makes():
+    with pytest.raises(ModelError, match="the output 'nope' is produced by no node"):
+        backend.prepare(model([helper.make_node("Det", ["x"], ["y"])], [("x", F32, [2, 2])], [("nope", F32, None)]),
+                        partition=True)  # fmt: skip
+    with pytest.raises(ModelError, match=r"\(Det\): the input 'z' is produced by no node"):
+        backend.prepare(model([helper.make_node("Det", ["z"], ["y"])], [("x", F32, [2, 2])], [("y", F32, None)]),
+                        partition=True)  # fmt: skip
+    with pytest.raises(ModelError, match="the model has no graph"):
+        backend.prepare(onnx.ModelProto(), partition=True)
+
+
 def test_refusals(monkeypatch, tmp_path):
     made = model([helper.make_node("Det", ["x"], ["y"])], [("x", F32, ["n", 3, 3])], [("y", F32, ["n"])])
     onnx.save(made, tmp_path / "model.onnx")
