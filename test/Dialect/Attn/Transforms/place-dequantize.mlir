@@ -18,6 +18,7 @@ func.func @transposed(%x: tensor<?x64xf32>, %b: tensor<8x2x18xi8>, %y: tensor<?x
 
 // -----
 
+// EXAMPLE
 // CHECK-LABEL: @rounded
 // CHECK: attn.dequantize {{.*}} -> tensor<8x64xbf16>
 // CHECK-NOT: arith.truncf
