@@ -136,6 +136,7 @@ def main():
     parser.add_argument("--formats", nargs="+", choices=SIZES, default=["q4_0"], help="formats (q4_0)")
     parser.add_argument("--rounds", type=int, default=7, help="rounds, of which the best counts (7)")
     parser.add_argument("--ggml", metavar="FOLDER", help="the folder of ggml's libraries; Q4_0 only")
+    parser.add_argument("--buffers", nargs="+", choices=Ggml.BUFFERS, default=["plain", "repacked"], help="buffers of ggml's weights (plain repacked)")
     options = parser.parse_args()
     import numpy as np
 
@@ -146,7 +147,7 @@ def main():
     print("| weights | rows | program | ms | weights, GB/s | GFLOP/s |\n|---|---|---|---|---|---|")
     for kind in options.formats:
         blocks = random_blocks(kind, options.columns, options.depth)
-        stored = {name: ggml.weights(blocks, options.depth, name) for name in Ggml.BUFFERS} if ggml and kind == "q4_0" else {}
+        stored = {name: ggml.weights(blocks, options.depth, name) for name in options.buffers} if ggml and kind == "q4_0" else {}
         functions = {each: saccade.compile(program(kind, options.columns, options.depth, each)).f for each in ("f32", "bf16")}
         for rows in options.rows:
             x = np.random.default_rng(1).standard_normal((rows, options.depth), dtype=np.float32)

@@ -144,33 +144,42 @@ void QuantizedRows::prefetch(Value row, Value offset, int64_t count) {
 /// The bits of the f16 at byte `offset` of `count` blocks from `block` on, in i16.
 Value QuantizedRows::loadHalves(Value row, Value block, int64_t count, int64_t offset) {
   auto type = VectorType::get({count}, e.b.getI16Type());
+  Value first = e.mul(block, traits.bytes);
   if (!e.target.hasAVX512 || count == 1) {
     SmallVector<Value> halves;
     for (int64_t i = 0; i < count; ++i)
-      halves.push_back(loadHalf(row, e.add(e.mul(e.add(block, i), traits.bytes), offset)));
+      halves.push_back(loadHalf(row, e.add(first, i * traits.bytes + offset)));
     return vector::FromElementsOp::create(e.b, e.loc, type, halves);
   }
-  // A gather reads four bytes of each block, and uses other ports than the products.
-  auto i64 = e.b.getI64Type();
-  auto asInt = [&](Value index) -> Value { return arith::IndexCastOp::create(e.b, e.loc, i64, index); };
-  auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, bytes);
-  Value base = memref::ExtractAlignedPointerAsIndexOp::create(e.b, e.loc, bytes);
-  Value place = e.add(metadata.getOffset(), e.mul(row, metadata.getStrides()[0]));
-  place = e.add(place, e.add(e.mul(block, traits.bytes), offset));
-  auto pointer = LLVM::LLVMPointerType::get(e.b.getContext());
-  Value address = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, asInt(e.add(base, place)));
-  auto numbers = VectorType::get({count}, e.b.getI32Type());
-  SmallVector<int32_t> distances;
+  // Registers of all bytes are cheaper than a gather, and than to insert each element: these use the port of look-ups.
+  constexpr int64_t words = 32, bytesOfVector = 2 * words;
+  auto wordsType = VectorType::get({words}, e.b.getI16Type());
+  int64_t vectors = count * traits.bytes / bytesOfVector;
+  auto loadWords = [&](int64_t i) -> Value {
+    return vector::BitCastOp::create(e.b, e.loc, wordsType,
+                                     loadBytes(row, e.add(first, i * bytesOfVector), bytesOfVector));
+  };
+  Value result;
+  for (int64_t pair = 0; pair < vectors; pair += 2) {
+    SmallVector<int64_t> places(count, 0);
+    SmallVector<bool> isHere(count, false);
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t word = (i * traits.bytes + offset) / 2 - pair * words,
+              most = std::min<int64_t>(vectors - pair, 2) * words;
+      if (isHere[i] = word >= 0 && word < most; isHere[i])
+        places[i] = word;
+    }
+    Value low = loadWords(pair), high = pair + 1 < vectors ? loadWords(pair + 1) : low;
+    Value part = vector::ShuffleOp::create(e.b, e.loc, low, high, places);
+    Value mask = arith::ConstantOp::create(
+        e.b, e.loc, DenseElementsAttr::get(VectorType::get({count}, e.b.getI1Type()), ArrayRef<bool>(isHere)));
+    result = result ? e.select(mask, part, result) : part;
+  }
   for (int64_t i = 0; i < count; ++i)
-    distances.push_back(int32_t(i * traits.bytes));
-  Value indices = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(numbers, ArrayRef<int32_t>(distances)));
-  auto pointers = VectorType::get({count}, pointer);
-  Value addresses =
-      LLVM::GEPOp::create(e.b, e.loc, pointers, e.b.getI8Type(), address, ArrayRef<LLVM::GEPArg>{indices});
-  auto flags = VectorType::get({count}, e.b.getI1Type());
-  Value all = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(flags, true));
-  Value found = LLVM::masked_gather::create(e.b, e.loc, numbers, addresses, all, ValueRange{}, /*alignment=*/1);
-  return arith::TruncIOp::create(e.b, e.loc, type, found);
+    if ((i * traits.bytes + offset) / bytesOfVector >= vectors)
+      result = vector::InsertOp::create(e.b, e.loc, loadHalf(row, e.add(first, i * traits.bytes + offset)), result,
+                                        ArrayRef<int64_t>{i});
+  return result;
 }
 
 /// Stores the f16 at byte `offset` of `count` blocks from `block` on.
@@ -240,10 +249,13 @@ void QuantizedRows::prepare(Value row, unsigned slot, Value begin, Value end) {
         prepareHalves(row, slot, block, count, 2, offsets);
     });
   };
-  constexpr int64_t together = 8;
+  int64_t together = e.target.hasAVX512 && traits.bytes <= 20 ? 16 : 8;
   Value whole = e.add(first, e.roundDown(e.sub(last, first), together));
   forBlocks(first, whole, together);
-  forBlocks(whole, last, 1);
+  // The parts of a row that packing dequantizes at a time have eight blocks.
+  Value eights = together == 8 ? whole : e.add(whole, e.roundDown(e.sub(last, whole), 8));
+  forBlocks(whole, eights, 8);
+  forBlocks(eights, last, 1);
 }
 
 /// The number of `group`, in all lanes.
