@@ -132,9 +132,11 @@ Value QuantizedRows::nibbles(Value codes, bool isHigh, int64_t bias) {
 }
 
 void QuantizedRows::prefetch(Value row, Value offset, int64_t count) {
-  for (int64_t line = 0; line < count; line += cacheLine)
-    memref::PrefetchOp::create(e.b, e.loc, bytes, ValueRange{row, e.add(offset, line)}, /*isWrite=*/false,
-                               /*localityHint=*/3, /*isDataCache=*/true);
+  // Whole lines only: the processor fetches lines in pairs, and more prefetches take longer than they gain.
+  int64_t lines = std::max<int64_t>(count / cacheLine, 1);
+  for (int64_t line = 0; line < lines; ++line)
+    memref::PrefetchOp::create(e.b, e.loc, bytes, ValueRange{row, e.add(offset, line * count / lines)},
+                               /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
 }
 
 //===----------------------------------------------------------------------===//
