@@ -17,7 +17,7 @@ LINE = "RUN" + ":"  # which lit must not find here
 FILES = {
     "append.mlir": 1, "bf16-pairs.mlir": 4, "causal.test": 1, "extremes.mlir": 2, "gradients.mlir": 1, "gradients-linear.mlir": 1,
     "groups-of-keys.mlir": 1, "guarded.mlir": 1, "large-angles.mlir": 1, "least-scores.mlir": 1, "lengths.mlir": 1, "matmul.mlir": 2,
-    "paged.test": 2, "prepacked-weights.mlir": 2, "quantized-scores.mlir": 2, "reductions.mlir": 2, "relative-distances.mlir": 1, "scalar-arguments.mlir": 1,
+    "paged.test": 2, "prepacked-weights.mlir": 2, "quantized-scores.mlir": 2, "quantized-weights.mlir": 2, "reductions.mlir": 2, "relative-distances.mlir": 1, "scalar-arguments.mlir": 1,
     "sliding-window.test": 1, "soft-cap.test": 1, "split-kv.test": 2, "tangents.mlir": 1,
 }  # fmt: skip
 

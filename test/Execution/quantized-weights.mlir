@@ -8,6 +8,7 @@
 // RUN: %{few} --target=v3 && %{many} --target=v3
 // RUN: %{few} --target=v4-expanded && %{many} --target=v4-expanded
 // RUN: %{few} && %{many}
+// RUN: saccade-run %s --entry=layer --check --arg=19x128:f32:1 --arg=41x4x18:i8:2 --arg=41:f32:3
 // RUN: %{few} --device=ptxsim --target=sm_80
 func.func @layer(%x: tensor<?x128xf32>, %b: tensor<41x4x18xi8>, %bias: tensor<41xf32>) -> tensor<?x41xf32> {
   %c0 = arith.constant 0 : index

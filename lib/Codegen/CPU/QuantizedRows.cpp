@@ -86,10 +86,14 @@ Value QuantizedRows::loadBytes(Value row, Value offset, int64_t count) {
   return vector::LoadOp::create(e.b, e.loc, type, bytes, ValueRange{row, offset});
 }
 
-/// The bits of the f16 at byte `offset`.
+/// The bits of the f16 at byte `offset`. LLVM 22 joins loads of two bytes; a vector of two it cannot load on AArch64.
 Value QuantizedRows::loadHalf(Value row, Value offset) {
-  Value bits = vector::BitCastOp::create(e.b, e.loc, VectorType::get({1}, e.b.getI16Type()), loadBytes(row, offset, 2));
-  return vector::ExtractOp::create(e.b, e.loc, bits, ArrayRef<int64_t>{0});
+  auto byteAt = [&](int64_t i) -> Value {
+    return arith::ExtUIOp::create(e.b, e.loc, e.b.getI16Type(), e.load(bytes, {row, e.add(offset, i)}));
+  };
+  Value low = byteAt(0), high = byteAt(1);
+  return arith::OrIOp::create(e.b, e.loc, low,
+                              arith::ShLIOp::create(e.b, e.loc, high, e.constantLike(high, 8)).getResult());
 }
 
 Value QuantizedRows::asInt(Value bytes, bool isSigned) {
