@@ -7,6 +7,7 @@
 #include "DequantizedMatmul.h"
 #include "BlockedMatmul.h"
 #include "Pack.h"
+#include "Prefetch.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -116,7 +117,7 @@ void DotKernel::emitBlock(Value row, unsigned count, Value column, unsigned slot
     SmallVector<Value> acc(carried);
     Value ahead = e.add(column, int64_t(dequantizedSlots) - slot);
     weights.prefetch(ahead, e.mul(e.add(firstUnit, e.mul(unit, columns)), weights.unitBytes()),
-                     columns * weights.unitBytes());
+                     columns * weights.unitBytes(), /*intoL1=*/true);
     Value first = e.mul(unit, weights.unit());
     for (unsigned c = 0; c < columns; ++c) {
       if (count == 1) {
@@ -177,7 +178,7 @@ static void emitDequantizedRow(Emitter &e, QuantizedRows &weights, Value row, Va
 
 DequantizedPacking::DequantizedPacking(Emitter &e, QuantizedRows &weights, const Product &product, Type element)
     : e(e), weights(weights), product(product) {
-  auto type = MemRefType::get({2 * int64_t(e.lanes()), part}, element);
+  auto type = MemRefType::get({2 * int64_t(e.lanes()), part + padding}, element);
   tile = memref::AllocOp::create(e.b, e.loc, type, e.b.getI64IntegerAttr(64));
 }
 
@@ -189,8 +190,14 @@ void DequantizedPacking::pack(Value column, Value columns, Value begin, Value de
     e.loop(zero, depth, part, [&](Value k) {
       Value length = e.min(e.sub(depth, k), e.index(part));
       Value from = e.div(e.add(begin, k), weights.unit()), end = e.add(from, e.ceilDiv(length, weights.unit()));
-      e.loop(zero, count, 1,
-             [&](Value i) { emitDequantizedRow(e, weights, e.add(e.add(column, first), i), from, end, tile, i); });
+      e.loop(zero, count, 1, [&](Value i) {
+        Value row = e.add(e.add(column, first), i);
+        // The next block along K of this row. Tasks read short pieces of rows, which the processor does not foresee.
+        Value blocks = e.div(e.add(begin, k), part);
+        weights.prefetch(row, e.mul(e.add(blocks, MatmulBlock().depth / part), weights.bytesOf(part)),
+                         weights.bytesOf(part) + cacheLine, /*intoL1=*/false);
+        emitDequantizedRow(e, weights, row, from, end, tile, i);
+      });
       SmallVector<OpFoldResult> ones(3, e.b.getIndexAttr(1));
       Value units = emitUnits(e, product.traits, length), firstUnit = emitUnits(e, product.traits, k);
       SmallVector<OpFoldResult> offsets = getAsOpFoldResult(ValueRange{e.div(first, width), firstUnit, zero});

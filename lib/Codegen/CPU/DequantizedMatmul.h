@@ -8,8 +8,8 @@
 namespace saccade::cpu {
 
 /// The most rows of an LHS whose products with weights are computed without packing: with more, packing costs less than
-/// dequantizing the weights again for every eight rows.
-inline constexpr int64_t maxDotRows = 16;
+/// dequantizing the weights again for every eight rows. Products in tile registers cost less still.
+inline constexpr int64_t maxDotRows = 16, maxDotRowsBeforeTiles = 8;
 
 /// The rows of weights that have their scales in scratch memory.
 inline constexpr int64_t dequantizedSlots = 4;
@@ -30,6 +30,8 @@ public:
 
   /// The elements of a row of the scratch memory: whole blocks of every format.
   static constexpr int64_t part = 256;
+  /// What rows of the scratch memory are apart beyond that, so that they do not share sets of the L1 cache.
+  static constexpr int64_t padding = 32;
 
 private:
   Emitter &e;

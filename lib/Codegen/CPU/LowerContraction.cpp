@@ -332,7 +332,7 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
   auto multiply = [&](Value lhs, Value rhs, Value result) {
     if (!dequantization)
       return multiplyPacked(lhs, rhs, result);
-    Value isFew = e.isLess(e.size(lhs, 0), e.index(maxDotRows + 1));
+    Value isFew = e.isLess(e.size(lhs, 0), e.index((traits.inTiles ? maxDotRowsBeforeTiles : maxDotRows) + 1));
     std::optional<int64_t> isKnown = getConstantIntValue(isFew);
     nameFamily(!isKnown ? "in registers or in packing" : *isKnown ? "in registers" : "in packing");
     auto inRegisters = [&] { emitDequantizedDot(e, *weights, lhs, result, block.columns); };

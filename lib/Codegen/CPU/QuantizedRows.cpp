@@ -135,12 +135,12 @@ Value QuantizedRows::nibbles(Value codes, bool isHigh, int64_t bias) {
   return asFloat(codes);
 }
 
-void QuantizedRows::prefetch(Value row, Value offset, int64_t count) {
+void QuantizedRows::prefetch(Value row, Value offset, int64_t count, bool intoL1) {
   // Whole lines only: the processor fetches lines in pairs, and more prefetches take longer than they gain.
   int64_t lines = std::max<int64_t>(count / cacheLine, 1);
   for (int64_t line = 0; line < lines; ++line)
     memref::PrefetchOp::create(e.b, e.loc, bytes, ValueRange{row, e.add(offset, line * count / lines)},
-                               /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+                               /*isWrite=*/false, /*localityHint=*/intoL1 ? 3 : 2, /*isDataCache=*/true);
 }
 
 //===----------------------------------------------------------------------===//
