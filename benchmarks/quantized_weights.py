@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Times matmuls with quantized weights beside a plain read of as many bytes and, if its libraries are given, ggml.
 
     python benchmarks/quantized_weights.py --threads 2 --ggml FOLDER
@@ -11,10 +10,6 @@ import argparse
 import ctypes
 import threading
 import time
-
-import numpy as np
-
-import saccade
 
 SIZES = {"q4_0": (32, 18), "q8_0": (32, 34), "q4_k": (256, 144), "q6_k": (256, 210)}
 

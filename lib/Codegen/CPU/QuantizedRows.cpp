@@ -199,8 +199,6 @@ void QuantizedRows::prepareHalves(Value row, unsigned slot, Value block, int64_t
 /// After two f16, 12 bytes have the 6 bits of eight scales and of eight minima, four in a word: the first four in words
 /// of their own, and of the last four a nibble in the third word and two bits in the others. Scales and negative
 /// offsets of a block are neighbours in scratch memory.
-/// of their own, and of the last four a nibble in the third word and two bits in the others. Scales and negative offsets
-/// of a block are neighbours in scratch memory.
 void QuantizedRows::prepareQ4K(Value row, unsigned slot, Value block) {
   auto words = VectorType::get({4}, e.b.getI32Type());
   auto constant = [&](ArrayRef<int32_t> values) -> Value {
@@ -391,9 +389,6 @@ SmallVector<QuantizedRows::Register> QuantizedRows::loadCodes(Value row, unsigne
     registers.push_back(
         {each, traits.hasScales ? e.broadcast(e.load(weights.scales, {row, block})) : numberOf(scales, slot, at),
          offsets ? numberOf(offsets, slot, isQ4K ? e.add(at, 8) : at) : Value(), group});
-    registers.push_back({each,
-                         traits.hasScales ? e.broadcast(e.load(weights.scales, {row, block})) : numberOf(scales, slot, at),
-                         offsets ? numberOf(offsets, slot, isQ4K ? e.add(at, 8) : at) : Value(), group});
   }
   return registers;
 }
