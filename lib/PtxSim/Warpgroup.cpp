@@ -15,8 +15,8 @@ bool saccade::ptxsim::requireAllLanes(Warp &warp, uint32_t mask) {
   return false;
 }
 
-/// Whether the warps of a warpgroup have executed the same wgmma.fence, commit_group and wait_group since they last met;
-/// reports a finding otherwise.
+/// Whether the warps of a warpgroup have executed the same wgmma.fence, commit_group and wait_group since they last
+/// met; reports a finding otherwise.
 static bool haveExecutedTheSame(Warp &warp) {
   Block &block = warp.block;
   uint32_t first = warp.id / Warpgroup::size * Warpgroup::size;
@@ -28,7 +28,8 @@ static bool haveExecutedTheSame(Warp &warp) {
       continue;
     // The one that the other warp does not execute later either.
     bool isFirst = one != expected.end() && std::find(two, found.end(), *one) == found.end();
-    warp.fail(FindingKind::Divergence, "warp " + llvm::Twine(isFirst ? first : other) + " has executed the wgmma of line " +
+    warp.fail(FindingKind::Divergence, "warp " + llvm::Twine(isFirst ? first : other) +
+                                           " has executed the wgmma of line " +
                                            llvm::Twine((isFirst ? *one : *two)->line) + ", warp " +
                                            llvm::Twine(isFirst ? other : first) + " of the warpgroup has not");
     return false;

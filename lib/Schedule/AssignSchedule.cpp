@@ -60,8 +60,8 @@ attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context, bool hasAdjacen
   return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/tileRows > 0 ? tileRows : rowGroup, cols);
 }
 
-/// The bytes of a key and its value from which on a task has up to 64 rows: those of latent attention, whose heads share
-/// one long key. Copying it to pairs takes as long as the products of 32 rows.
+/// The bytes of a key and its value from which on a task has up to 64 rows: those of latent attention, whose heads
+/// share one long key. Copying it to pairs takes as long as the products of 32 rows.
 static constexpr int64_t longKeyBytes = 2048;
 
 /// The rows of a split-KV task in tile registers, or 0. Copying keys and values to pairs takes as long as multiplying
@@ -113,8 +113,8 @@ void saccade::assignSchedule(attn::AttentionOp op, const CPUTarget &target) {
   int64_t valueDepth = depthOr(attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth), 64);
   op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, target));
   int64_t bytesPerKey = (depth + valueDepth) * getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() / 8;
-  attn::SplitKVAttr splitKV = scheduleSplitKV(op.getContext(), hasAdjacentHeads(op), bytesPerKey,
-                                              splitKVTileRows(op, bytesPerKey, target));
+  attn::SplitKVAttr splitKV =
+      scheduleSplitKV(op.getContext(), hasAdjacentHeads(op), bytesPerKey, splitKVTileRows(op, bytesPerKey, target));
   int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
   // The extent of ragged queries is the sum over all sequences.
   bool mayBeFew = ShapedType::isDynamic(queries) || op.getCuSeqlensQ() || queries <= splitKV.getQueries();

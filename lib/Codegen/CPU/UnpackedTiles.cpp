@@ -18,8 +18,8 @@ using namespace saccade::cpu;
 /// Keys whose scores are computed at a time.
 static constexpr int64_t keyBlock = maxTileBlock.rows;
 
-/// The k-packs of values that are packed at a time, in whole steps of 16 KiB or less. If several groups of rows read them,
-/// they come from L2 anyway, and the more there are, the fewer times sums are loaded and stored.
+/// The k-packs of values that are packed at a time, in whole steps of 16 KiB or less. If several groups of rows read
+/// them, they come from L2 anyway, and the more there are, the fewer times sums are loaded and stored.
 static int64_t valueBlock(int64_t columns, int64_t rows, int64_t keys) {
   if (rows > maxTileBlock.rows)
     return llvm::alignTo(std::min<int64_t>(keys, 256) / 2, tileSize);

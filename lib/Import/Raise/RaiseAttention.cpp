@@ -179,8 +179,8 @@ SmallVector<ScoreMatmul> Raising::findMatmuls(Node score) {
   return matmuls;
 }
 
-/// Removes factors that are the same for all elements from `node` and multiplies them into `factor`, as long as a tensor
-/// has its elements: what was multiplied before heads were split is no tensor with a dimension of heads.
+/// Removes factors that are the same for all elements from `node` and multiplies them into `factor`, as long as a
+/// tensor has its elements: what was multiplied before heads were split is no tensor with a dimension of heads.
 static Node hoistScaleFactors(Graph &graph, Node node, Node &factor, ArrayRef<int64_t> extents) {
   Node last = node, factorOfLast = factor;
   while (true) {

@@ -34,8 +34,8 @@ LoadedModule *findModule(const SaccadeEntry *&entry, uint64_t context) {
   return nullptr;
 }
 
-/// The CUDA version of the first driver whose compiler is right for kernels of sm_90a: that of CUDA 12.0 to 12.5 ends the
-/// process, that of 12.6 to 12.8 completes every matrix product before it starts the next one.
+/// The CUDA version of the first driver whose compiler is right for kernels of sm_90a: that of CUDA 12.0 to 12.5 ends
+/// the process, that of 12.6 to 12.8 completes every matrix product before it starts the next one.
 constexpr int32_t warpgroupVersion = 12090;
 
 /// A rank of kernels for a GPU of a compute capability (80 for 8.0), higher for newer architectures and for
@@ -50,9 +50,7 @@ int32_t compatibility(const SaccadeKernels &kernels, int32_t capability, int32_t
 }
 
 /// The newest target of the compiler that a GPU runs, "sm_80"; null for a GPU that runs none.
-const char *targetFor(int32_t capability) {
-  return capability >= 80 ? "sm_80" : capability >= 75 ? "sm_75" : nullptr;
-}
+const char *targetFor(int32_t capability) { return capability >= 80 ? "sm_80" : capability >= 75 ? "sm_75" : nullptr; }
 
 /// The target whose cubins a GPU runs, those of its major compute capability; null if there is none.
 const char *cubinTargetFor(int32_t capability) {
@@ -80,11 +78,12 @@ public:
     if (kernels.cubin && kernels.architecture / 10 == capability / 10 && load(kernels.cubin, module) == Success)
       return SaccadeSuccess;
     if (kernels.is_arch_specific && version < warpgroupVersion)
-      return refuse(SaccadeUnsupported, entry,
-                    "the kernels for sm_%da require an NVIDIA driver for CUDA %d.%d, found one for CUDA %d.%d: update it, "
-                    "or compile with --target=sm_80",
-                    kernels.architecture, warpgroupVersion / 1000, warpgroupVersion % 1000 / 10, version / 1000,
-                    version % 1000 / 10);
+      return refuse(
+          SaccadeUnsupported, entry,
+          "the kernels for sm_%da require an NVIDIA driver for CUDA %d.%d, found one for CUDA %d.%d: update it, "
+          "or compile with --target=sm_80",
+          kernels.architecture, warpgroupVersion / 1000, warpgroupVersion % 1000 / 10, version / 1000,
+          version % 1000 / 10);
     Result result = load(kernels.ptx, module);
     if (result == Success) {
       warnOfSerialisation();
@@ -111,11 +110,11 @@ private:
     return driver.moduleLoadDataEx(&module, image, 4, options, values);
   }
 
-  /// ptxas notes with C75.. that it does not overlap the matrix products of a kernel.
+  /// ptxas notes with C75.. that it does not overlap the matmuls of a kernel.
   void warnOfSerialisation() const {
     if (const char *note = strstr(notes, "C75"))
       fprintf(stderr,
-              "warning: %s: the NVIDIA driver does not overlap the matrix products of the kernels for sm_%d%s (%.5s): "
+              "warning: %s: the NVIDIA driver does not overlap the matmuls of the kernels for sm_%d%s (%.5s): "
               "update it, or compile with ptxas\n",
               entry.name, entry.kernels->architecture, entry.kernels->is_arch_specific ? "a" : "", note);
   }

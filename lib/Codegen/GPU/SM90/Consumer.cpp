@@ -117,8 +117,8 @@ SmallVector<Value> Consumer::continueTile(FragmentSoftmax &softmax, const KeyTil
   release(ofKeys);
   scoring.evaluate(scores, tile.first, isFull, visible);
   Value rescales = softmax.applyLazily(scores, tile.first);
-  // ptxas moves a wait up over the exponentials of its basic block, which this branch ends. The wait itself cannot be in
-  // a branch: all warps of a warpgroup have to execute it, and some may rescale when others do not.
+  // ptxas moves a wait up over the exponentials of its basic block, which this branch ends. The wait itself cannot be
+  // in a branch: all warps of a warpgroup have to execute it, and some may rescale when others do not.
   e.ifElse(rescales, [&] { pause(e); });
   // The product reads the registers of the last weights, so the next ones are packed after the wait.
   sums.append(scores);
