@@ -296,7 +296,7 @@ def test_wrong_options_are_refused():
     torch._dynamo.reset()
     refused(torch._dynamo.exc.BackendCompilerFailed, ["no other options"], lambda: call(whole_graph=True, inner="eager"))
     torch._dynamo.reset()
-    refused(torch._dynamo.exc.BackendCompilerFailed, ["epilogue_fusion", "inner, whole_graph, require and explain"], lambda: call(inner="eager", epilogue_fusion=True))
+    refused(torch._dynamo.exc.BackendCompilerFailed, ["epilogue_fusion", "inner, whole_graph, partition, require and explain"], lambda: call(inner="eager", epilogue_fusion=True))
     assert math.isfinite(call(inner="eager").sum())
 
 
@@ -304,7 +304,7 @@ def test_wrong_options_are_refused():
     ({"whole_grph": True}, "has no option 'whole_grph', did you mean 'whole_graph'"),
     ({"iner": "eager"}, "has no option 'iner', did you mean 'inner'"),
     ({"max_autotun": True}, "has no option 'max_autotun', did you mean 'max_autotune'"),
-    ({"inner": "eager", "colour": 1}, "has no option 'colour': its options are inner, whole_graph, require and explain"),
+    ({"inner": "eager", "colour": 1}, "has no option 'colour': its options are inner, whole_graph, partition, require and explain"),
     ({"inner": "eager", "max_autotune": True}, "the options max_autotune are those of Inductor, found inner='eager'"),
 ])  # fmt: skip
 def test_unknown_options_are_refused(options, words):
