@@ -128,7 +128,7 @@ def test_wrong_results():
 
 
 def test_time_and_interruption():
-    output = run("late", 0, HOPPER, "--minutes=0.01", "--groups=checks")
+    output = run("late", 0, HOPPER, "--minutes=0.05", "--groups=checks")
     expect(output, r"^\*\*(\d+ of \d+ checks pass|no checks run)\*\*", "^- no time left: .*instructions, mma")
     process = start("stopped", HOPPER)
     while not (OUT / "stopped/device.md").exists() or "of 1, " not in (OUT / "stopped/device.md").read_text():
