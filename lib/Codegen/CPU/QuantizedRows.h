@@ -32,8 +32,8 @@ public:
   /// The elements of a unit of `row`, whose scales are in `slot`, in order.
   llvm::SmallVector<Register> loadCodes(Value row, unsigned slot, Value unit);
   llvm::SmallVector<Value> load(Value row, unsigned slot, Value unit);
-  /// Prefetches `bytes` bytes from byte `offset` of `row` on, which may be those of later rows, into L1 or L2.
-  void prefetch(Value row, Value offset, int64_t bytes, bool intoL1);
+  /// Prefetches `count` bytes from byte `offset` of `row` on, which may be those of later rows, into L1 or L2.
+  void prefetch(Value row, Value offset, int64_t count, bool intoL1);
   /// The bytes of `elements` elements of a row, a multiple of those of a block.
   int64_t bytesOf(int64_t elements) const { return elements / traits.elements * traits.bytes; }
 
