@@ -26,7 +26,7 @@ static bool haveExecutedTheSame(Warp &warp) {
     auto [one, two] = std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
     if (one == expected.end() && two == found.end())
       continue;
-    // The one that the other warp does not execute later either.
+    // Report the instruction that only one of the two warps executes.
     bool isFirst = one != expected.end() && std::find(two, found.end(), *one) == found.end();
     warp.fail(FindingKind::Divergence, "warp " + llvm::Twine(isFirst ? first : other) +
                                            " has executed the wgmma of line " +

@@ -24,7 +24,7 @@ class Family:
     window: int | None = None  # of layers with a window, if the file does not say it; None: the file must say it
     pattern: int = 0  # every layer of this many has a window but the last; 0: no layer
     window_base: float | None = None  # of rotary positions in layers with a window; None: as in other layers
-    wide_layers: int = 0  # the model of so many layers scales scores by the width of a head as the width / heads
+    wide_layers: int = 0  # a model with this number of layers scales scores by width / heads as the width of a head
     norms: tuple[str, ...] = ()  # norms that every layer must have besides attn_norm and ffn_norm
 
 

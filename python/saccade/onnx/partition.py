@@ -196,7 +196,7 @@ class _Whole:
         return [(number % 2 == 1, parts[number]) for number in sorted(parts)]
 
     def _edges(self, nodes: Sequence[Any]) -> tuple[list[str], list[str]]:
-        """What nodes take from outside, without weights, and what is read outside."""
+        """The values that nodes read from other nodes and from inputs, without weights, and those that others read."""
         own = dict.fromkeys(name for node in nodes for name in node.output if name)
         taken = dict.fromkeys(name for node in nodes for name in sorted(reads(node))
                               if name not in own and name not in self.weights)  # fmt: skip

@@ -30,19 +30,19 @@ _SMALLEST = 2
 """The number of operators that compute something, from which on a part is worth a call."""
 
 
-def divide(graph: GraphModule, compile_part: Callable[[GraphModule], Callable[..., Any]]
-           ) -> tuple[GraphModule, Plan]:  # fmt: skip
+def divide(graph: GraphModule, compile_part: Callable[[GraphModule], Any]) -> tuple[GraphModule, Plan]:
     """A graph whose parts are compiled programs.
 
     Args:
         graph: a graph of aten operators without effects, whose nodes have their values (`meta["val"]`).
-        compile_part: compiles a graph that returns a tuple of tensors. Raises CompileError, ExportError or
-            NotImplementedError; nodes that the message quotes by name are left to PyTorch, or else the whole part is.
+        compile_part: compiles a graph that returns a tuple of tensors; the result has a method `run`. Raises
+            CompileError, ExportError or NotImplementedError; nodes that the message quotes by name are left to PyTorch,
+            or else the whole part is.
 
     Source: the method is the partitioner of torch.fx, "capability based".
     """
     refused: dict[str, str] = {}  # reasons by names of nodes
-    compiled: dict[tuple[str, ...], Callable[..., Any]] = {}  # by the names of nodes
+    compiled: dict[tuple[str, ...], Any] = {}  # by the names of nodes
     while True:
         divided = GraphModule(graph, copy.deepcopy(graph.graph))  # shares the tensors that are attributes
         partitions = CapabilityBasedPartitioner(divided, _Support(refused), allows_single_node_partition=True)
@@ -51,7 +51,7 @@ def divide(graph: GraphModule, compile_part: Callable[[GraphModule], Callable[..
         fused = fuse_by_partitions(divided, [dict.fromkeys(part.nodes) for part in parts], always_return_tuple=True)
         ordered = _in_order(fused, [node.name for node in graph.graph.nodes if is_random(node.target)])
         if ordered is None:  # a part would have to run both before and after a random operator
-            return graph, Plan(graph, [], refused)
+            return graph, Plan(graph, [], [], refused)
         fused = ordered
         modules = [getattr(fused, f"fused_{number}") for number in range(len(parts))]
         failed = False
@@ -67,17 +67,19 @@ def divide(graph: GraphModule, compile_part: Callable[[GraphModule], Callable[..
             continue
         for number, nodes in enumerate(names):
             fused.delete_submodule(f"fused_{number}")
-            fused.add_submodule(f"fused_{number}", _Part(compiled[nodes]))
+            fused.add_submodule(f"fused_{number}", _Part(compiled[nodes].run))
         fused.recompile()
-        return fused, Plan(fused, [len(nodes) for nodes in names], refused)
+        return fused, Plan(fused, [len(nodes) for nodes in names], [compiled[nodes] for nodes in names], refused)
 
 
 class Plan:
     """What of a graph is compiled, and what PyTorch runs."""
 
-    def __init__(self, graph: GraphModule, parts: list[int], reasons: Mapping[str, str]):
+    def __init__(self, graph: GraphModule, parts: list[int], programs: list[Any], reasons: Mapping[str, str]):
         self.parts = parts
         """The number of nodes of each part that is compiled."""
+        self.programs = programs
+        """What each part was compiled to."""
         self.rest: list[tuple[Node, str]] = [
             (node, reasons.get(node.name, "")) for node in graph.graph.nodes
             if isinstance(node.target, torch._ops.OpOverload) and not _is_size(node)]  # fmt: skip
@@ -99,6 +101,8 @@ def is_random(op: Any) -> bool:
 def _in_order(graph: GraphModule, random: list[str]) -> GraphModule | None:
     """The graph with its random operators in the given order, which decides what numbers they draw; None if there is no
     such order."""
+    if len(random) < 2:
+        return graph
     waiting, placed, order = list(graph.graph.nodes), set[Node](), list[Node]()
     pending = [name for name in random if any(node.name == name for node in waiting)]
     while waiting:

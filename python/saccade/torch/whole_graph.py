@@ -53,52 +53,59 @@ def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
     # What is kept is reported by the compiler.
     listing, reading, _ = listed_graphs.replace(graph, replace_attention, only_flex=True)
     calls = [node for node in graph.graph.nodes if node.target is torch.nn.functional.scaled_dot_product_attention]
-    served: list[int] = []  # of each program
-    fw_compiler = functools.partial(_compile_parts if partition else _compile_whole, served=served)
+    programs: list[saccade.Module] = []
+    fw_compiler = functools.partial(_compile_parts if partition else _compile_whole, programs=programs)
     table = decompositions()
     if partition:  # PyTorch runs them, and draws the numbers that it draws for the model
         table = {op: each for op, each in table.items() if not is_random(op)}
     compile_aten = aot_autograd(fw_compiler=fw_compiler, decompositions=table)
     compiled: Callable[..., Any] = compile_aten(graph, example_inputs)
-    if require and sum(served) < len(calls):
+    if require and (served := sum(map(_count_attention, programs))) < len(calls):
         raise NotServed(f"{len(calls)} calls of scaled_dot_product_attention, the first at {place(calls[0])}, and "
-                        f"{sum(served)} kernels of attention: dropout, or an operand that is not supported")
+                        f"{served} kernels of attention: dropout, or an operand that is not supported")
     return listing.checked(compiled, reading)
 
 
-def _compile_whole(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], served: list[int]
-                   ) -> Callable[..., Any]:  # fmt: skip
-    """Compiles a graph of aten operators without effects."""
-    call: Callable[..., Any] = explaining(graph.graph, lambda: _compile(graph, served), _ADVICE)
-    return call
+def _count_attention(module: saccade.Module) -> int:
+    """The ops of attention that a program has kernels for."""
+    return len(re.findall(r"^attention in ", module.explain(), re.MULTILINE))
 
 
-def _compile_parts(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], served: list[int]
+def _compile_whole(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], programs: list[saccade.Module]
                    ) -> Callable[..., Any]:  # fmt: skip
-    """Compiles what Saccade supports of a graph of aten operators."""
+    """Compiles a graph of aten operators without effects, and adds the program to `programs`."""
+    call: _Program = explaining(graph.graph, lambda: _Program(graph), _ADVICE)
+    programs.append(call.module)
+    return call.run
+
+
+def _compile_parts(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], programs: list[saccade.Module]
+                   ) -> Callable[..., Any]:  # fmt: skip
+    """Compiles what Saccade supports of a graph of aten operators, and adds the programs to `programs`."""
     with _log.step("dividing a graph of torch.compile") as step:
-        divided, plan = divide(graph, functools.partial(_compile, served=served))
+        divided, plan = divide(graph, _Program)
         step.done = str(plan)
+    programs += [each.module for each in plan.programs]
     return lambda *arguments: divided(*arguments)
 
 
-def _compile(graph: torch.fx.GraphModule, served: list[int]) -> Callable[..., Any]:
-    """Compiles a graph, and adds its kernels of attention to `served`."""
-    with unset_fake_temporarily():  # for constants
-        program = read_graph(_as_exported(graph), "graph of torch.compile")
-        weights = [weight.tensor for _, weight in program.weights]
-    module = saccade.compile(program.text)
-    main, returned = module.main, program.returned
-    served.append(len(re.findall(r"^attention in ", module.explain(), re.MULTILINE)))
+class _Program:
+    """A compiled graph of aten operators."""
 
-    def call(*arguments: Any) -> Any:
-        given = program.arguments(arguments)
-        results = main(*[int(x) if isinstance(x, torch.SymInt) else x for x in given], *weights)
+    def __init__(self, graph: torch.fx.GraphModule):
+        with unset_fake_temporarily():  # for constants
+            self._program = read_graph(_as_exported(graph), "graph of torch.compile")
+            self._weights = [weight.tensor for _, weight in self._program.weights]
+        self.module = saccade.compile(self._program.text)
+        self._main, self._returned = self.module.main, self._program.returned
+
+    def run(self, *arguments: Any) -> Any:
+        """The results of the graph."""
+        given = self._program.arguments(arguments)
+        results = self._main(*[int(x) if isinstance(x, torch.SymInt) else x for x in given], *self._weights)
         if not isinstance(results, tuple):
             results = (results,)
-        return [_as_tensor(results[leaf.number]) if isinstance(leaf, Result) else leaf for leaf in returned]
-
-    return call
+        return [_as_tensor(results[leaf.number]) if isinstance(leaf, Result) else leaf for leaf in self._returned]
 
 
 def _as_tensor(x: Any) -> torch.Tensor:
