@@ -109,10 +109,11 @@ def example(root):
     pytest.importorskip("safetensors.torch")
     sys.path.insert(0, str(root / "examples" / "generate"))
     try:
+        import gguf_file
         import model
     finally:
         sys.path.pop(0)
-    return model
+    return model, gguf_file
 
 
 def opticks():
@@ -125,13 +126,22 @@ def opticks():
 @pytest.mark.parametrize(("kind", "activations"), [(Kind.Q4_0, "f32"), (Kind.Q8_0, "f32"), (Kind.Q4_0, "bf16")])
 def test_perplexity_of_a_text(kind, activations, example, tmp_path):
     """The perplexity that a trained model of bytes gives a text is that of PyTorch with the dequantized weights."""
-    decoder, path = example.load(), tmp_path / "model.gguf"
-    meant = gguf_models.save_example(path, decoder, kind)
+    model, file = example
+    decoder, path, meant = model.load(), tmp_path / "model.gguf", {}
+
+    def store(name, weight):
+        """The matrices in blocks; `meant` has the numbers that the file means."""
+        stored = gguf.quantize(weight, kind) if weight.ndim == 2 else weight
+        meant[name] = gguf.dequantize(stored, kind) if weight.ndim == 2 else weight
+        return stored, kind if weight.ndim == 2 else None
+
+    file.write_gguf(decoder, path, store)
     text = list(opticks()[-420:])
     session = saccade.gguf.load(path, activations=activations).session()
     ours = torch.from_numpy(session.logits(text[:-1]))
-    for parameter, value in meant:
-        parameter.copy_(torch.from_numpy(np.array(value)))
+    for name, parameter, heads in file.parameters(decoder):
+        value = torch.from_numpy(np.array(meant[name]))
+        parameter.copy_(file.separated(value, heads) if heads else value)
     theirs = decoder(torch.tensor([text[:-1]]))[0]
     following = torch.tensor(text[1:])
     found, expected = (torch.nn.functional.cross_entropy(each, following).exp().item() for each in (ours, theirs))
