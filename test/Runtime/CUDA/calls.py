@@ -116,19 +116,24 @@ def captures(artifact):
         double.set(capability=80)
 
 
+def loads(problem, artifact, expected, name, **settings):
+    """Calls a new copy of a library on a machine with these settings, which loads the PTX for `expected`."""
+    library = load(artifact, folder, name)
+    double.set(**settings)
+    double.log()
+    message, log = problem.attend(library), double.log()
+    expect(message is None, message)
+    expect(double.called(LOAD, log)[-1] == f"ptx {expected}", f"{name}: {expected}, found {log}")
+    problem.check(name)
+
+
 def architectures():
     """Loads the newest architecture that the GPU supports."""
     artifact = folder / "several.so"
     compile_artifact(inputs / "chain.mlir", artifact, "--target=sm_75,sm_80")
     problem = Problem(double)
     for capability, expected in ((75, "sm_75"), (80, "sm_80"), (86, "sm_80"), (120, "sm_80")):
-        library = load(artifact, folder, f"on-{capability}")
-        double.set(capability=capability)
-        double.log()
-        message, log = problem.attend(library), double.log()
-        expect(message is None, message)
-        expect(double.called(LOAD, log)[-1] == f"ptx {expected}", f"on sm_{capability} {expected}, found {log}")
-        problem.check(f"on sm_{capability}")
+        loads(problem, artifact, expected, f"on sm_{capability}", capability=capability)
     library = load(artifact, folder, "on-70")
     double.set(capability=70)
     message = problem.attend(library)
@@ -143,13 +148,7 @@ def warpgroups():
     compile_artifact(inputs / "chain.mlir", artifact, "--target=sm_80,sm_90a")
     problem = Problem(double)
     for version, expected in ((12040, "sm_80"), (12080, "sm_80"), (12090, "sm_90a"), (13000, "sm_90a")):
-        library = load(artifact, folder, f"driver-{version}")
-        double.set(capability=90, version=version)
-        double.log()
-        message, log = problem.attend(library), double.log()
-        expect(message is None, message)
-        expect(double.called(LOAD, log)[-1] == f"ptx {expected}", f"CUDA {version}: {expected}, found {log}")
-        problem.check(f"CUDA {version}")
+        loads(problem, artifact, expected, f"CUDA {version}", capability=90, version=version)
     alone = folder / "alone.so"
     compile_artifact(inputs / "chain.mlir", alone, "--target=sm_90a")
     double.set(version=12040)
