@@ -211,7 +211,7 @@ def main():
     parser.add_argument("--prompt", type=int, default=512, help="the tokens of a prompt; 512 by default")
     parser.add_argument("--tokens", type=int, default=48, help="the tokens to generate; 48 by default")
     parser.add_argument("--cache", choices=["f32", "f16"], default="f16", help="the element type of caches")
-    parser.add_argument("--activations", choices=["f32", "bf16"], default="f32", help="their element type in matmuls")
+    parser.add_argument("--activations", choices=["f32", "bf16", "int8"], default="f32", help="their type in matmuls")
     parser.add_argument("--prepack", action="store_true", help="pack weights of 32 and 16 bits")
     parser.add_argument("--quick", action="store_true", help="a small model")
     for name, kind in (("measure", str), ("vocabulary", int), ("model", pathlib.Path), ("library", pathlib.Path), ("bytes", int)):

@@ -14,21 +14,25 @@ import time
 SIZES = {"q4_0": (32, 18), "q8_0": (32, 34), "q4_k": (256, 144), "q6_k": (256, 210)}
 
 
-def program(kind, columns, depth, element):
-    """x · wᵀ for any number of rows of x."""
+def program(kind, columns, depth, form):
+    """x · wᵀ for any number of rows of x. `form`: the type of x, or int8 for f32 that is rounded."""
+    element = "f32" if form == "int8" else form
     elements, size = SIZES[kind]
     blocks = f"tensor<{columns}x{depth // elements}x{size}xi8>"
     x, w, y = (f"tensor<?x{depth}x{element}>", f"tensor<{columns}x{depth}x{element}>", f"tensor<?x{columns}xf32>")
+    rounded = f"%r = attn.fake_quantize %x : {x}" if form == "int8" else ""
+    lhs = "%r" if rounded else "%x"
     return f"""
 func.func @f(%x: {x}, %b: {blocks} {{attn.constant}}) -> {y} {{
   %c0 = arith.constant 0 : index
   %zero = arith.constant 0.0 : f32
   %w = attn.dequantize %b format({kind}) : {blocks} -> {w}
+  {rounded}
   %m = tensor.dim %x, %c0 : {x}
   %e = tensor.empty(%m) : {y}
   %z = linalg.fill ins(%zero : f32) outs(%e : {y}) -> {y}
   %y = linalg.matmul indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>,
-      affine_map<(i, j, k) -> (i, j)>] ins(%x, %w : {x}, {w}) outs(%z : {y}) -> {y}
+      affine_map<(i, j, k) -> (i, j)>] ins({lhs}, %w : {x}, {w}) outs(%z : {y}) -> {y}
   return %y : {y}
 }}"""
 
@@ -143,10 +147,11 @@ def main():
     for kind in options.formats:
         blocks = random_blocks(kind, options.columns, options.depth)
         stored = {name: ggml.weights(blocks, options.depth, name) for name in options.buffers} if ggml and kind == "q4_0" else {}
-        functions = {each: saccade.compile(program(kind, options.columns, options.depth, each)).f for each in ("f32", "bf16")}
+        functions = {each: saccade.compile(program(kind, options.columns, options.depth, each)).f for each in ("f32", "bf16", "int8")}
         for rows in options.rows:
             x = np.random.default_rng(1).standard_normal((rows, options.depth), dtype=np.float32)
-            calls = {"plain read": plain_read(blocks, options.threads), "f32": lambda: functions["f32"](x, blocks.view(np.int8))}
+            calls = {"plain read": plain_read(blocks, options.threads), "f32": lambda: functions["f32"](x, blocks.view(np.int8)),
+                     "int8": lambda: functions["int8"](x, blocks.view(np.int8))}
             try:
                 import torch
 

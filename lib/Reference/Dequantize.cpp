@@ -1,4 +1,4 @@
-//===- Dequantize.cpp - attn.dequantize and attn.load_dequantized --------------===//
+//===- Dequantize.cpp - attn.dequantize, load_dequantized, fake_quantize --------===//
 //
 // Elements of blocks as ggml and ONNX Runtime define them, one at a time, in f64.
 //
@@ -157,7 +157,42 @@ static LogicalResult shapeOfDequantizedTile(attn::LoadDequantizedOp op, Frame &f
   return tile;
 }
 
+/// Rounds in f32, as the op is defined, since another precision may round to a neighbour.
+static LogicalResult evaluateFakeQuantize(attn::FakeQuantizeOp op, Frame &frame, unsigned, const Box &box) {
+  FailureOr<Cells *> to = frame.cells(op.getResult());
+  if (failed(to) || box.size() == 0)
+    return to;
+  constexpr int64_t block = 32;
+  Box read = box;
+  read.offsets.back() = box.offsets.back() / block * block;
+  read.sizes.back() =
+      llvm::alignTo(box.offsets.back() + box.sizes.back(), uint64_t(block)) - read.offsets.back();
+  FailureOr<Cells *> from = frame.demand(op.getSource(), read);
+  if (failed(from))
+    return failure();
+  forEachPoint(box, [&](ArrayRef<int64_t> index) {
+    SmallVector<int64_t> at(index);
+    float largest = 0, element = float((*from)->at(index).real);
+    for (int64_t first = index.back() / block * block, i = first; i < first + block; ++i) {
+      at.back() = i;
+      float magnitude = std::abs(float((*from)->at(at).real));
+      largest = std::isnan(magnitude) || std::isnan(largest) ? NAN : std::max(largest, magnitude);
+    }
+    float code = largest < 0x1p-100f ? 0 : std::nearbyint(element * (127 / largest));
+    (*to)->at(index).real = code * (largest / 127);
+  });
+  return success();
+}
+
+static LogicalResult shapeOfFakeQuantized(attn::FakeQuantizeOp op, Frame &frame, unsigned, Shape &shape) {
+  FailureOr<Cells *> source = frame.cells(op.getSource());
+  if (succeeded(source))
+    shape.assign((*source)->getShape().begin(), (*source)->getShape().end());
+  return source;
+}
+
 void saccade::reference::addDequantizeSemantics(SemanticsTable &table) {
   table.add<attn::DequantizeOp>(shapeOfDequantized, evaluateDequantize<attn::DequantizeOp>);
+  table.add<attn::FakeQuantizeOp>(shapeOfFakeQuantized, evaluateFakeQuantize);
   table.add<attn::LoadDequantizedOp>(shapeOfDequantizedTile, evaluateDequantize<attn::LoadDequantizedOp>);
 }

@@ -271,7 +271,7 @@ std::optional<Value *> expand(IRBuilder<> &b, StringRef name, Function &function
     return lanes.dotBF16(function.getArg(0), function.getArg(1), function.getArg(2));
   if (name == ".permvar.sf.512")
     return lanes.lookUp(function.getArg(0), function.getArg(1));
-  if (name == ".vpdpbusd.512")
+  if (name == ".vpdpbusd.512" || name == ".vpdpbusd.256")
     return lanes.dotInt8(function.getArg(0), function.getArg(1), function.getArg(2));
   if (name == "bf16.cvtne2ps2bf16.512") {
     Value *low = lanes.narrow(function.getArg(1)), *high = lanes.narrow(function.getArg(0));
@@ -307,7 +307,8 @@ Error saccade::expandIntrinsics(Module &module, const CPUTarget &target) {
     for (Instruction &instruction : instructions(function))
       instruction.mutateType(expandedType(instruction.getType()));
   for (Function &function : llvm::make_early_inc_range(module)) {
-    if (!function.getName().starts_with("llvm.x86."))
+    // The processors that run expanded code have AVX2.
+    if (!function.getName().starts_with("llvm.x86.") || function.getName().starts_with("llvm.x86.avx2."))
       continue;
     FunctionType *declared = function.getFunctionType();
     auto *type = FunctionType::get(expandedType(declared->getReturnType()),

@@ -28,7 +28,7 @@ static Value loadRows(IRRewriter &rewriter, attn::DequantizeOp op, OpFoldResult 
   Value tile = sliceRows(rewriter, loc, whole, rewriter.getIndexAttr(0), size);
   auto rowsOf = [&](Value operand) { return sliceRows(rewriter, loc, operand, offset, size); };
   return attn::LoadDequantizedOp::create(rewriter, loc, tile.getType(), rowsOf(op.getCodes()), rowsOf(op.getScales()),
-                                         rowsOf(op.getZeros()), tile, op.getFormat())
+                                         rowsOf(op.getZeros()), tile, op.getFormat(), op.getInt8Lhs())
       ->getResult(0);
 }
 

@@ -74,3 +74,34 @@ func.func @differentiated(%x: tensor<3x64xf32>, %b: tensor<7x2x16xi8>, %s: tenso
       ins(%x, %w : tensor<3x64xf32>, tensor<7x64xf32>) outs(%z : tensor<3x7xf32>) -> tensor<3x7xf32>
   return %y : tensor<3x7xf32>
 }
+
+// A rounded LHS: products of integers for few rows, and the rounded numbers for many and where there are no instructions.
+// RUN: for target in portable v3 v4-expanded host; do \
+// RUN:   saccade-run %s --entry=rounded --check --target=$target --arg=2x3x256:f32:1 --arg=29x144:i8:2 && \
+// RUN:   saccade-run %s --entry=rounded --check --target=$target --arg=7x11x256:f32:1 --arg=29x144:i8:2 || exit 1; done
+// RUN: saccade-run %s --entry=rounded --check --device=ptxsim --target=sm_80 --arg=2x3x256:f32:1 --arg=29x144:i8:2
+// RUN: saccade-compile %s --target=v3 --explain | FileCheck %s --check-prefix=INT8
+// RUN: saccade-compile %s --target=portable --explain | FileCheck %s --check-prefix=NO-INT8
+// INT8-DAG: rounded.dequantize_matmul: kernel family v3 q4_k weights multiplied in int8 in registers or dequantized in packing
+// NO-INT8-DAG: rounded.dequantize_matmul: kernel family portable q4_k weights dequantized in registers or in packing
+func.func @rounded(%x: tensor<?x?x256xf32>, %b: tensor<29x144xi8>) -> tensor<?x?x29xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %blocks = tensor.expand_shape %b [[0], [1, 2]] output_shape [29, 1, 144] : tensor<29x144xi8> into tensor<29x1x144xi8>
+  %w = attn.dequantize %blocks format(q4_k) : tensor<29x1x144xi8> -> tensor<29x256xf32>
+  %r = attn.fake_quantize %x : tensor<?x?x256xf32>
+  %n = tensor.dim %r, %c0 : tensor<?x?x256xf32>
+  %m = tensor.dim %r, %c1 : tensor<?x?x256xf32>
+  %e = tensor.empty(%n, %m) : tensor<?x?x29xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?x29xf32>) -> tensor<?x?x29xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(a, i, j, k) -> (a, i, k)>, affine_map<(a, i, j, k) -> (j, k)>,
+      affine_map<(a, i, j, k) -> (a, i, j)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%r, %w : tensor<?x?x256xf32>, tensor<29x256xf32>) outs(%z : tensor<?x?x29xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %product = arith.mulf %p, %q : f32
+    %sum = arith.addf %o, %product : f32
+    linalg.yield %sum : f32
+  } -> tensor<?x?x29xf32>
+  return %y : tensor<?x?x29xf32>
+}

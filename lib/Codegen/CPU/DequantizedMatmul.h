@@ -16,7 +16,10 @@ inline constexpr int64_t dequantizedSlots = 4;
 
 /// result[m][n] += Σ_k lhs[m][k] · weights[n][k] for at most `maxDotRows` rows, with sums in f32 and one rounding of a
 /// result (memref of up to `maxColumns` columns). Weights exist in registers only. `lhs` and `result` have any strides.
-void emitDequantizedDot(Emitter &e, QuantizedRows &weights, mlir::Value lhs, mlir::Value result, int64_t maxColumns);
+/// `inInt8`: products of integers, for an LHS of attn.fake_quantize, if `multipliesInInt8`.
+void emitDequantizedDot(Emitter &e, QuantizedRows &weights, mlir::Value lhs, mlir::Value result, int64_t maxColumns,
+                        bool inInt8);
+bool multipliesInInt8(const CPUTarget &target, attn::LoadDequantizedOp weights);
 
 /// Packs weights as panels of a matmul, dequantized in parts that fit in L1.
 class DequantizedPacking {

@@ -326,7 +326,10 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
                {isTile ? emitWholePanels(e, result) : Value(), isZero});
   };
   auto nameFamily = [&](StringRef where) {
-    std::string form = (stringifyBlockFormat(dequantization.getFormat()) + " weights dequantized " + where).str();
+    bool inInt8 = where != "in packing" && multipliesInInt8(e.target, dequantization);
+    std::string form = (stringifyBlockFormat(dequantization.getFormat()) + " weights " +
+                        (inInt8 ? "multiplied in int8 " : "dequantized ") + where)
+                           .str();
     setKernelFamily(e, op, where == "in registers" ? traitsOf(attn::ProductForm::MultiplyAdd) : traits, form);
   };
   auto multiply = [&](Value lhs, Value rhs, Value result) {
@@ -334,8 +337,11 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
       return multiplyPacked(lhs, rhs, result);
     Value isFew = e.isLess(e.size(lhs, 0), e.index((traits.inTiles ? maxDotRowsBeforeTiles : maxDotRows) + 1));
     std::optional<int64_t> isKnown = getConstantIntValue(isFew);
-    nameFamily(!isKnown ? "in registers or in packing" : *isKnown ? "in registers" : "in packing");
-    auto inRegisters = [&] { emitDequantizedDot(e, *weights, lhs, result, block.columns); };
+    nameFamily(!isKnown ? multipliesInInt8(e.target, dequantization) ? "in registers or dequantized in packing"
+                                                                      : "in registers or in packing" : *isKnown ? "in registers" : "in packing");
+    auto inRegisters = [&] { 
+      emitDequantizedDot(e, *weights, lhs, result, block.columns, multipliesInInt8(e.target, dequantization));
+    };
     auto packed = [&] { multiplyPacked(lhs, rhs, result); };
     if (isKnown)
       return *isKnown ? inRegisters() : packed();

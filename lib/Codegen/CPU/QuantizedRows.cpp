@@ -398,3 +398,87 @@ SmallVector<Value> QuantizedRows::load(Value row, unsigned slot, Value unit) {
     return each.offset ? e.fma(each.codes, each.scale, each.offset) : e.mulf(each.codes, each.scale);
   });
 }
+
+//===----------------------------------------------------------------------===//
+// Codes as bytes
+//===----------------------------------------------------------------------===//
+
+int64_t QuantizedRows::bias() const {
+  switch (weights.format) {
+  case BlockFormat::Q4_0:
+    return 8;
+  case BlockFormat::Q6_K:
+    return 32;
+  default:
+    return 0;
+  }
+}
+
+Value QuantizedRows::loadNumbers(Value memref, unsigned slot, Value group, int64_t offset) {
+  // Scales and offsets of eight groups of Q4_K are neighbours.
+  Value at = weights.format == BlockFormat::Q4_K ? e.add(e.mul(group, 2), offset) : group;
+  return vector::LoadOp::create(e.b, e.loc, VectorType::get({8}, e.type), memref, ValueRange{e.index(slot), at});
+}
+
+Value QuantizedRows::loadOffsets(unsigned slot, Value group) {
+  return offsets ? loadNumbers(offsets, slot, group, 8) : Value();
+}
+
+void QuantizedRows::clearScales(int64_t slots) {
+  int64_t groups = weights.blocks() * (traits.elements / traits.groupElements);
+  for (int64_t slot = 0; slot < slots; ++slot)
+    for (int64_t i = groups; i < int64_t(llvm::alignTo(groups, 8)); ++i) {
+      e.store(e.scalar(0.0), scales, {e.index(slot), e.index(i)});
+      if (offsets)
+        e.store(e.scalar(0.0), offsets, {e.index(slot), e.index(i)});
+    }
+}
+
+SmallVector<Value> QuantizedRows::loadCodeBytes(Value row, Value unit) {
+  Value block = e.div(unit, unitsOfBlock), part = unitsOfBlock == 1 ? e.index(0) : e.rem(unit, e.index(unitsOfBlock));
+  Value first = e.mul(block, traits.bytes);
+  auto masked = [&](Value x, int64_t bits) -> Value {
+    return arith::AndIOp::create(e.b, e.loc, x, splatInt(e, x, bits));
+  };
+  auto shiftedRight = [&](Value x, int64_t count) -> Value {
+    return arith::ShRUIOp::create(e.b, e.loc, x, splatInt(e, x, count));
+  };
+  auto shiftedLeft = [&](Value x, int64_t count) -> Value {
+    return arith::ShLIOp::create(e.b, e.loc, x, splatInt(e, x, count));
+  };
+  switch (weights.format) {
+  case BlockFormat::Q4_0:
+  case BlockFormat::Q4_1: {
+    // Both halves of a register are the same bytes, and those of the second one are shifted.
+    Value bytes = loadBytes(row, e.add(first, weights.format == BlockFormat::Q4_0 ? 2 : 4), 16);
+    SmallVector<int64_t> twice(bytesOfRegister);
+    for (int64_t i = 0; i < bytesOfRegister; ++i)
+      twice[i] = i % 16;
+    Value both = vector::ShuffleOp::create(e.b, e.loc, bytes, bytes, twice);
+    auto words = VectorType::get({8}, e.b.getI32Type());
+    Value counts = arith::ConstantOp::create(
+        e.b, e.loc, DenseElementsAttr::get(words, ArrayRef<int32_t>{0, 0, 0, 0, 4, 4, 4, 4}));
+    Value shifted =
+        arith::ShRUIOp::create(e.b, e.loc, vector::BitCastOp::create(e.b, e.loc, words, both).getResult(), counts);
+    return {masked(vector::BitCastOp::create(e.b, e.loc, both.getType(), shifted), 15)};
+  }
+  case BlockFormat::Q8_0:
+    return {loadBytes(row, e.add(first, 2), bytesOfRegister)};
+  case BlockFormat::Q4_K: {
+    Value bytes = loadBytes(row, e.add(e.add(first, 16), e.mul(part, 32)), bytesOfRegister);
+    return {masked(bytes, 15), shiftedRight(bytes, 4)};
+  }
+  case BlockFormat::Q6_K: {
+    Value low = e.add(first, e.mul(part, 64)), high = e.add(e.add(first, 128), e.mul(part, 32));
+    Value upper = loadBytes(row, high, bytesOfRegister);
+    Value lower[2] = {loadBytes(row, low, bytesOfRegister), loadBytes(row, e.add(low, 32), bytesOfRegister)};
+    auto joined = [&](Value lower, Value upper) -> Value { return arith::OrIOp::create(e.b, e.loc, lower, upper); };
+    return {joined(masked(lower[0], 15), shiftedLeft(masked(upper, 3), 4)),
+            joined(masked(lower[1], 15), shiftedLeft(masked(upper, 12), 2)),
+            joined(shiftedRight(lower[0], 4), masked(upper, 48)),
+            joined(shiftedRight(lower[1], 4), shiftedRight(masked(upper, 192), 2))};
+  }
+  default:
+    llvm_unreachable("has no codes as bytes");
+  }
+}

@@ -32,6 +32,21 @@ public:
   /// The elements of a unit of `row`, whose scales are in `slot`, in order.
   llvm::SmallVector<Register> loadCodes(Value row, unsigned slot, Value unit);
   llvm::SmallVector<Value> load(Value row, unsigned slot, Value unit);
+
+  // The same for products of integers; formats of GGUF only. An element is (code − bias) · scale + offset.
+
+  /// The elements of a register of bytes.
+  static constexpr int64_t bytesOfRegister = 32;
+  /// The codes of a unit of `row`, 8 bits each, in order.
+  llvm::SmallVector<Value> loadCodeBytes(Value row, Value unit);
+  bool hasSignedCodes() const { return weights.format == attn::BlockFormat::Q8_0; }
+  int64_t bias() const;
+  int64_t groupElements() const { return traits.groupElements; }
+  /// The scales of eight groups from `group` on, a multiple of 8, of the row in `slot`. Those beyond the last one are 0
+  /// after `clearScales`.
+  Value loadScales(unsigned slot, Value group) { return loadNumbers(scales, slot, group, 0); }
+  Value loadOffsets(unsigned slot, Value group);
+  void clearScales(int64_t slots);
   /// Prefetches `count` bytes from byte `offset` of `row` on, which may be those of later rows, into L1 or L2.
   void prefetch(Value row, Value offset, int64_t count, bool intoL1);
   /// The bytes of `elements` elements of a row, a multiple of those of a block.
@@ -40,6 +55,7 @@ public:
 private:
   using Value = mlir::Value;
 
+  Value loadNumbers(Value memref, unsigned slot, Value group, int64_t offset);
   Value loadHalves(Value row, Value block, int64_t count, int64_t offset);
   void prepareHalves(Value row, unsigned slot, Value block, int64_t count, int64_t offset, Value into);
   void prepareQ4K(Value row, unsigned slot, Value block);

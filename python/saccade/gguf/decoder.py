@@ -15,8 +15,8 @@ from saccade.gguf.weights import Weights
 
 CACHES = ("f32", "f16", "bf16")
 """The element types of caches."""
-ACTIVATIONS = ("f32", "bf16")
-"""The element types of activations in matmuls."""
+ACTIVATIONS = ("f32", "bf16", "int8")
+"""The types of activations in matmuls."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +46,8 @@ def write(container: Container, cache: str = "f32", activations: str = "f32") ->
 
     Args:
         cache: the element type of caches, one of CACHES.
-        activations: that of the activations that are multiplied with blocks and with weights in bfloat16, one of
-            ACTIVATIONS. Sums are f32.
+        activations: the type of the activations that are multiplied with blocks, and, unless it is int8, with weights
+            in bfloat16, one of ACTIVATIONS. Sums are f32.
 
     Raises:
         FileError: an architecture, an element type, a key or a tensor that is not supported or missing.
@@ -203,6 +203,8 @@ class _Decoder:
         matrix = self.weights.matrix(f"{name}.weight", extent, columns)
         if matrix.element == self.activations == "bf16":
             x = self.in_bf16(x)
+        elif self.activations == "int8" and self.weights.is_quantized(f"{name}.weight"):
+            x = self.in_int8(x)
         result = body.contract("rk,mk->rm", x, matrix, (rows, extent))
         if not self.weights.has(f"{name}.bias"):
             return result
@@ -214,6 +216,12 @@ class _Decoder:
         if x.name not in self.rounded:
             self.rounded[x.name] = self.body.generic("rk->rk", [x], x.shape, lambda at, x: at.cast(
                 "arith.truncf", x, "f32", "bf16"), "bf16")
+        return self.rounded[x.name]
+
+    def in_int8(self, x: Value) -> Value:
+        """Activations [rows, columns], rounded to 8 bits by blocks of 32."""
+        if x.name not in self.rounded:
+            self.rounded[x.name] = x._replace(name=self.body.emit(f"attn.fake_quantize {x.name} : {x.type}"))
         return self.rounded[x.name]
 
     def optional_norm(self, x: Value, name: str) -> Value:

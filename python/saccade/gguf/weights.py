@@ -16,7 +16,7 @@ class Weights:
     of dots."""
 
     def __init__(self, container: Container, body: Body, activations: str):
-        """`activations` is their element type in products with blocks. Raises FileError if a tensor has an element type
+        """`activations` is their type in products with blocks. Raises FileError if a tensor has an element type
         that is not supported."""
         self.container, self._body, self._activations = container, body, activations
         self.arguments: dict[str, Stored] = {}
@@ -31,6 +31,10 @@ class Weights:
     def has(self, name: str) -> bool:
         """Whether the file has a tensor."""
         return name in self.container.tensors
+
+    def is_quantized(self, name: str) -> bool:
+        """Whether a tensor has blocks."""
+        return self.container.tensors[name].element.is_quantized
 
     def unused(self) -> list[str]:
         """The tensors that the program does not read."""
@@ -51,9 +55,9 @@ class Weights:
 
     def matrix(self, name: str, rows: int, columns: int) -> Value:
         """A matrix for `Body.contract`: in the element type of the file if that is a float, else in that of
-        activations."""
+        activations, or in f32 for int8."""
         stored = self._argument(name, (rows, columns))
-        return self._float(stored, self._activations) if stored.element == "i8" else stored
+        return self._float(stored, "bf16" if self._activations == "bf16" else "f32") if stored.element == "i8" else stored
 
     def rows(self, name: str, indices: Value, shape: tuple[int, int]) -> Value:
         """The rows of a matrix [rows, columns] at indices [n] in f32 [n, columns]. An index out of range is the nearest

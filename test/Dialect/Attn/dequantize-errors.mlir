@@ -102,3 +102,27 @@ func.func @open_blocks(%b: tensor<?x?x18xi8>, %t: tensor<?x96xf32>) {
   %w = attn.load_dequantized %b format(q4_0) into(%t) : (tensor<?x?x18xi8>, tensor<?x96xf32>) -> tensor<?x96xf32>
   return
 }
+
+// -----
+
+func.func @part_of_block(%x: tensor<?x40xf32>) {
+  // expected-error @+1 {{operand is 'tensor<?x40xf32>', expected a last dimension of whole blocks of 32 elements}}
+  %r = attn.fake_quantize %x : tensor<?x40xf32>
+  return
+}
+
+// -----
+
+func.func @open_block(%x: tensor<64x?xf32>) {
+  // expected-error @+1 {{expected a last dimension of whole blocks of 32 elements}}
+  %r = attn.fake_quantize %x : tensor<64x?xf32>
+  return
+}
+
+// -----
+
+func.func @scalar(%x: tensor<f32>) {
+  // expected-error @+1 {{expected a last dimension of whole blocks of 32 elements}}
+  %r = attn.fake_quantize %x : tensor<f32>
+  return
+}

@@ -1,4 +1,4 @@
-// Round trip of attn.dequantize and attn.load_dequantized.
+// Round trip of attn.dequantize, attn.load_dequantized and attn.fake_quantize.
 // RUN: saccade-opt %s | saccade-opt | FileCheck %s
 
 // CHECK-LABEL: @blocks
@@ -23,4 +23,15 @@ func.func @tile(%b: tensor<?x3x32xi8>, %s: tensor<?x3xf32>, %z: tensor<?x3xf32>,
   %w = attn.load_dequantized %b scales(%s) zeros(%z) format(u8) into(%t)
       : (tensor<?x3x32xi8>, tensor<?x3xf32>, tensor<?x3xf32>, tensor<?x96xf32>) -> tensor<?x96xf32>
   return %w : tensor<?x96xf32>
+}
+
+// CHECK-LABEL: @rounded
+// CHECK: attn.fake_quantize %{{.*}} : tensor<?x4x64xf32>
+// CHECK: attn.dequantize %{{.*}} format(q4_0) int8_lhs : tensor<6x2x18xi8> -> tensor<6x64xf32>
+// CHECK: attn.load_dequantized %{{.*}} format(q4_0) int8_lhs into(%{{.*}}) :
+func.func @rounded(%x: tensor<?x4x64xf32>, %b: tensor<6x2x18xi8>, %t: tensor<6x64xf32>) -> (tensor<?x4x64xf32>, tensor<6x64xf32>, tensor<6x64xf32>) {
+  %r = attn.fake_quantize %x : tensor<?x4x64xf32>
+  %w = attn.dequantize %b format(q4_0) int8_lhs : tensor<6x2x18xi8> -> tensor<6x64xf32>
+  %l = attn.load_dequantized %b format(q4_0) int8_lhs into(%t) : (tensor<6x2x18xi8>, tensor<6x64xf32>) -> tensor<6x64xf32>
+  return %r, %w, %l : tensor<?x4x64xf32>, tensor<6x64xf32>, tensor<6x64xf32>
 }

@@ -70,8 +70,8 @@ def random_blocks(kind, rows, columns):
     return blocks
 
 
-def program(kind, codes, columns, scales=None, zeros=None, element="f32", rows="?", transposed=False):
-    """x · wᵀ + bias, through tanh; `rows` of x."""
+def program(kind, codes, columns, scales=None, zeros=None, element="f32", rows="?", transposed=False, rounded=False):
+    """x · wᵀ + bias, through tanh; `rows` of x. `rounded`: x is rounded to 8 bits first."""
     n = codes.shape[0]
     of_codes = f"tensor<{'x'.join(map(str, codes.shape))}xi8>"
     arguments, clauses = [f"%b: {of_codes} {{attn.constant}}"], ""
@@ -92,12 +92,13 @@ func.func @f(%x: {x}, {", ".join(arguments)}, %bias: tensor<{n}xf32>) -> {y} {{
   %{"w" if not transposed else "rows"} = attn.dequantize %b {clauses}format({kind}) : {of_codes} -> {w}
   {f"%te = tensor.empty() : {t} " if transposed else ""}
   {f"%w = linalg.transpose ins(%rows : {w}) outs(%te : {t}) permutation = [1, 0]" if transposed else ""}
+  {f"%x8 = attn.fake_quantize %x : {x}" if rounded else ""}
   %m = tensor.dim %x, %c0 : {x}
   %e = tensor.empty({"%m" if rows == "?" else ""}) : {y}
   %f = linalg.fill ins(%zero : f32) outs(%e : {y}) -> {y}
   %y = linalg.generic {{indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> {order}>,
       affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]}}
-      ins(%x, %w : {x}, {rhs}) outs(%f : {y}) {{
+      ins({"%x8" if rounded else "%x"}, %w : {x}, {rhs}) outs(%f : {y}) {{
   ^bb0(%p: {element}, %q: {element}, %o: f32):
     {wide}
     %product = arith.mulf {p}, {q} : f32
@@ -115,15 +116,77 @@ func.func @f(%x: {x}, {", ".join(arguments)}, %bias: tensor<{n}xf32>) -> {y} {{
 }}"""
 
 
+def fake_quantized(x):
+    """x with blocks of 32 columns rounded to 8 bits, in f32 as attn.fake_quantize is defined."""
+    blocks = x.reshape(len(x), -1, 32)
+    most = np.abs(blocks).max(axis=-1, keepdims=True)
+    with np.errstate(all="ignore"):
+        codes = np.where(most < np.float32(2.0**-100), 0, np.rint(blocks * (np.float32(127) / most)))
+        return (codes * (most / np.float32(127))).astype(np.float32).reshape(x.shape)
+
+
 def check(text, weights, operands, sizes, **options):
-    call = saccade.compile(text, **options).f
+    module = saccade.compile(text, **options)
+    check_calls(module.f, weights, operands, sizes)
+    return module
+
+
+def check_calls(call, weights, operands, sizes, seen=lambda x: x, change=lambda x: x):
+    """Compares calls with random rows. `seen`: the rows as the matmul reads them. `change` makes others of random ones."""
     bias = RAND.standard_normal(len(weights)).astype(np.float32)
     for rows in sizes:
-        x = RAND.standard_normal((rows, weights.shape[1])).astype(np.float32)
+        x = change(RAND.standard_normal((rows, weights.shape[1])).astype(np.float32))
         found = call(x, *operands, bias)
+        x = seen(x)
         expected = np.tanh(x.astype(np.float64) @ weights.T + bias)
         size = np.abs(x.astype(np.float64)) @ np.abs(weights).T + 1
         assert np.all(np.abs(found - expected) <= 2e-7 * size), (rows, np.abs(found - expected).max())
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("target", ["host", "v3", "portable", "v4-expanded", "v4-bf16-expanded"])
+def test_rows_rounded_to_8_bits(kind, target):
+    def with_edges(x):
+        # Blocks of zeros, of tiny and of huge numbers, and halves of steps, which are rounded to the even one.
+        x[0, :32], x[-1, 32:64] = 0, x[-1, 32:64] * np.float32(2.0**-90)
+        x[0, 64:96] *= np.float32(2.0**60)
+        x[-1, 96:128] = np.arange(32) + np.float32(0.5)
+        x[-1, 127] = 127
+        return x
+
+    for rows, columns in ((37, 512), (5, 768 if kind[-1] == "k" else 832)):
+        blocks = random_blocks(kind, rows, columns)
+        module = saccade.compile(program(kind, blocks, columns, rounded=True, transposed=rows == 37), target=target)
+        assert ("multiplied in int8" in module.explain()) == (target != "portable")
+        check_calls(module.f, dequantized(kind, blocks), [blocks.view(np.int8)], (1, 2, 3, 7, 8, 16, 17, 64), fake_quantized, with_edges)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 20])
+def test_rounded_rows_that_are_not_finite(rows):
+    blocks = random_blocks("q4_0", 24, 128)
+    call = saccade.compile(program("q4_0", blocks, 128, rounded=True)).f
+    for number in (np.nan, np.inf, -np.inf):
+        x = RAND.standard_normal((rows, 128)).astype(np.float32)
+        x[-1, 40] = number
+        found = call(x, blocks.view(np.int8), np.zeros(24, np.float32))
+        assert np.isnan(found[-1]).all() and np.isfinite(found[:-1]).all()
+
+
+def test_weights_of_rounded_and_of_other_rows():
+    # One matmul reads x, and one x rounded, with the same weights.
+    blocks, columns = random_blocks("q4_0", 40, 256), 256
+    text = program("q4_0", blocks, columns, rounded=True)
+    first = text.index("  %y = linalg.generic")
+    again = text[first : text.index("  %r = linalg.generic")].replace("%y =", "%y2 =").replace("ins(%x8,", "ins(%x,")
+    y = "tensor<?x40xf32>"
+    text = text[: text.index("  %r = linalg.generic")] + again + f"  return %y, %y2 : {y}, {y}\n}}"
+    text = text.replace(f"-> {y} {{\n", f"-> ({y}, {y}) {{\n", 1)
+    call = saccade.compile(text).f
+    x = RAND.standard_normal((3, columns)).astype(np.float32)
+    rounded, exact = call(x, blocks.view(np.int8), np.zeros(40, np.float32))
+    weights = dequantized("q4_0", blocks)
+    assert np.abs(rounded - fake_quantized(x).astype(np.float64) @ weights.T).max() < 1e-5
+    assert np.abs(exact - x.astype(np.float64) @ weights.T).max() < 1e-5 < np.abs(exact - rounded).max()
 
 
 @pytest.mark.parametrize("kind", SIZES)

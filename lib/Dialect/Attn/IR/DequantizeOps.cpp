@@ -1,5 +1,6 @@
-//===- DequantizeOps.cpp - attn.dequantize, attn.load_dequantized --------------===//
+//===- DequantizeOps.cpp - attn.dequantize, load_dequantized, fake_quantize ----===//
 #include "Syntax.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Dialect/Attn/IR/BlockFormat.h"
 
 using namespace mlir;
@@ -93,6 +94,20 @@ LogicalResult LoadDequantizedOp::verify() {
     return emitOpError() << "codes are " << getCodes().getType() << " and the tile is " << tile
                          << ", expected blocks, and a matrix of floats with static columns";
   return verifyWeights(*this, QuantizedWeights::of(*this), tile);
+}
+
+LogicalResult FakeQuantizeOp::verify() {
+  auto type = cast<RankedTensorType>(getSource().getType());
+  int64_t columns = type.getRank() == 0 ? 0 : type.getShape().back();
+  if (ShapedType::isDynamic(columns) || columns == 0 || columns % fakeQuantizedBlock != 0)
+    return emitOpError() << "operand is " << type << ", expected a last dimension of whole blocks of "
+                         << fakeQuantizedBlock << " elements";
+  return success();
+}
+
+LogicalResult FakeQuantizeOp::reifyResultShapes(OpBuilder &builder, ReifiedRankedShapedTypeDims &shapes) {
+  shapes.push_back(tensor::getMixedSizes(builder, getLoc(), getSource()));
+  return success();
 }
 
 void LoadDequantizedOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {

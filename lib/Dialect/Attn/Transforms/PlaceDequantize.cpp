@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
@@ -125,6 +126,21 @@ struct TransposeRHS : OpInterfaceRewritePattern<linalg::LinalgOp> {
   }
 };
 
+/// The body of an elementwise op: of an element and of the largest magnitude of its block.
+void emitFakeQuantized(OpBuilder &b, Location loc, ValueRange args) {
+  auto constant = [&](double value) -> Value {
+    return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(float(value)));
+  };
+  Value steps = constant(127), zero = constant(0);
+  Value isZero =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, args[1], constant(fakeQuantizedLeast));
+  Value inverse = arith::DivFOp::create(b, loc, steps, args[1]);
+  inverse = arith::SelectOp::create(b, loc, isZero, zero, inverse);
+  Value code = math::RoundEvenOp::create(b, loc, arith::MulFOp::create(b, loc, args[0], inverse));
+  Value step = arith::DivFOp::create(b, loc, args[1], steps);
+  linalg::YieldOp::create(b, loc, arith::MulFOp::create(b, loc, code, step).getResult());
+}
+
 /// Writes all elements by a structured op.
 void expand(RewriterBase &rewriter, DequantizeOp op) {
   rewriter.setInsertionPoint(op);
@@ -142,14 +158,77 @@ void expand(RewriterBase &rewriter, DequantizeOp op) {
   rewriter.replaceOp(op, elements.getResult(0));
 }
 
+/// Whether `lhs` is the result of an attn.fake_quantize, in another shape with the same rows.
+bool isFakeQuantized(Value lhs) {
+  while (Operation *op = lhs.getDefiningOp()) {
+    if (isa<FakeQuantizeOp>(op))
+      return true;
+    auto isLastDimKept = [](Value x, Value y) {
+      return cast<ShapedType>(x.getType()).getShape().back() == cast<ShapedType>(y.getType()).getShape().back();
+    };
+    if (!isa<tensor::CastOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op) ||
+        cast<ShapedType>(op->getOperand(0).getType()).getRank() == 0 || !isLastDimKept(op->getOperand(0), lhs))
+      return false;
+    lhs = op->getOperand(0);
+  }
+  return false;
+}
+
+/// Writes the rounded numbers by structured ops: the largest magnitude of each block, and the elements.
+void expand(RewriterBase &rewriter, FakeQuantizeOp op) {
+  rewriter.setInsertionPoint(op);
+  Location loc = op.getLoc();
+  auto type = cast<RankedTensorType>(op.getType());
+  int64_t rank = type.getRank(), blocks = type.getShape().back() / fakeQuantizedBlock;
+  SmallVector<ReassociationIndices> dims;
+  for (int64_t i = 0; i + 1 < rank; ++i)
+    dims.push_back({i});
+  dims.push_back({rank - 1, rank});
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, op.getSource());
+  sizes.back() = rewriter.getIndexAttr(blocks);
+  Value empty = tensor::EmptyOp::create(rewriter, loc, sizes, type.getElementType());
+  sizes.push_back(rewriter.getIndexAttr(fakeQuantizedBlock));
+  SmallVector<int64_t> shape(type.getShape().drop_back());
+  shape.append({blocks, fakeQuantizedBlock});
+  Value source =
+      tensor::ExpandShapeOp::create(rewriter, loc, type.clone(shape), op.getSource(), dims, sizes).getResult();
+  Value zero = arith::ConstantOp::create(rewriter, loc, rewriter.getF32FloatAttr(0));
+  Value zeros = linalg::FillOp::create(rewriter, loc, zero, empty).getResult(0);
+  auto all = rewriter.getMultiDimIdentityMap(rank + 1), ofBlock = all.dropResult(rank);
+  SmallVector<utils::IteratorType> loops(rank + 1, utils::IteratorType::parallel), reduction = loops;
+  reduction.back() = utils::IteratorType::reduction;
+  Value largest =
+      linalg::GenericOp::create(rewriter, loc, zeros.getType(), source, zeros, {all, ofBlock}, reduction,
+                                [](OpBuilder &b, Location loc, ValueRange args) {
+                                  Value magnitude = math::AbsFOp::create(b, loc, args[0]);
+                                  Value most = arith::MaximumFOp::create(b, loc, magnitude, args[1]);
+                                  linalg::YieldOp::create(b, loc, most);
+                                })
+          .getResult(0);
+  Value result = tensor::EmptyOp::create(rewriter, loc, sizes, type.getElementType());
+  Value rounded = linalg::GenericOp::create(rewriter, loc, result.getType(), {source, largest}, result,
+                                            {all, ofBlock, all}, loops, emitFakeQuantized)
+                      .getResult(0);
+  rewriter.replaceOpWithNewOp<tensor::CollapseShapeOp>(op, type, rounded, dims);
+}
+
 struct PlaceDequantize : attn::impl::PlaceDequantizeBase<PlaceDequantize> {
   using PlaceDequantizeBase::PlaceDequantizeBase;
+
+  void expandFakeQuantized() {
+    SmallVector<FakeQuantizeOp> ops;
+    getOperation().walk([&](FakeQuantizeOp op) { ops.push_back(op); });
+    for (FakeQuantizeOp op : ops) {
+      IRRewriter rewriter(op);
+      expand(rewriter, op);
+    }
+  }
 
   void runOnOperation() override {
     SmallVector<DequantizeOp> ops;
     getOperation().walk([&](DequantizeOp op) { ops.push_back(op); });
     if (ops.empty())
-      return;
+      return expandFakeQuantized();
     RewritePatternSet patterns(&getContext());
     patterns.add<SliceBlocks, ExtractElement, NarrowElements, TransposeRHS>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
@@ -163,14 +242,24 @@ struct PlaceDequantize : attn::impl::PlaceDequantizeBase<PlaceDequantize> {
         auto matmul = dyn_cast<linalg::LinalgOp>(use.getOwner());
         return !gpu && matmul && readsDequantizedRows(matmul, use);
       };
-      if (llvm::all_of(op->getUses(), isRead))
-        continue;
-      if (llvm::any_of(op->getUses(), isRead)) {
+      auto isInt8 = [&](OpOperand &use) {
+        auto matmul = cast<linalg::LinalgOp>(use.getOwner());
+        return isFakeQuantized(matmul.getDpsInputOperand(1 - use.getOperandNumber())->get());
+      };
+      for (bool ofInt8 : {true, false}) {
+        auto isOfCopy = [&](OpOperand &use) { return isRead(use) && isInt8(use) == ofInt8; };
+        if (llvm::none_of(op->getUses(), isOfCopy))
+          continue;
         auto copy = cast<DequantizeOp>(rewriter.clone(*op));
-        rewriter.replaceUsesWithIf(op, copy.getResult(), [&](OpOperand &use) { return isRead(use); });
+        copy.setInt8Lhs(ofInt8);
+        rewriter.replaceUsesWithIf(op, copy.getResult(), isOfCopy);
       }
-      expand(rewriter, op);
+      if (op->use_empty())
+        rewriter.eraseOp(op);
+      else
+        expand(rewriter, op);
     }
+    expandFakeQuantized();
   }
 };
 

@@ -71,3 +71,40 @@ func.func @other_matmuls(%x: tensor<?x8xf32>, %b: tensor<8x2x18xi8>, %y: tensor<
   %r = linalg.matmul ins(%x, %w : tensor<?x8xf32>, tensor<8x64xf32>) outs(%y : tensor<?x64xf32>) -> tensor<?x64xf32>
   return %r : tensor<?x64xf32>
 }
+
+// -----
+
+// A matmul of a rounded LHS has weights of its own, also through a reshape.
+// CHECK-LABEL: @rounded_rows
+// CHECK-NOT: attn.fake_quantize
+// CHECK-DAG: %[[INT8:.*]] = attn.dequantize {{.*}} format(q4_0) int8_lhs :
+// CHECK-DAG: %[[F32:.*]] = attn.dequantize {{.*}} format(q4_0) : tensor
+// CHECK-DAG: arith.maximumf
+// CHECK-DAG: math.roundeven
+// CHECK: linalg.matmul {{.*}} ins(%{{.*}}, %[[INT8]] :
+// CHECK: linalg.matmul {{.*}} ins(%{{.*}}, %[[F32]] :
+func.func @rounded_rows(%x: tensor<4x?x64xf32>, %x2: tensor<?x64xf32>, %b: tensor<8x2x18xi8>, %y: tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
+  %w = attn.dequantize %b format(q4_0) : tensor<8x2x18xi8> -> tensor<8x64xf32>
+  %q = attn.fake_quantize %x : tensor<4x?x64xf32>
+  %rows = tensor.collapse_shape %q [[0, 1], [2]] : tensor<4x?x64xf32> into tensor<?x64xf32>
+  %r = linalg.matmul indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>, affine_map<(i, j, k) -> (i, j)>]
+      ins(%rows, %w : tensor<?x64xf32>, tensor<8x64xf32>) outs(%y : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %r2 = linalg.matmul indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>, affine_map<(i, j, k) -> (i, j)>]
+      ins(%x2, %w : tensor<?x64xf32>, tensor<8x64xf32>) outs(%y : tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %r, %r2 : tensor<?x8xf32>, tensor<?x8xf32>
+}
+
+// -----
+
+// After columns have been split, blocks may have other places: the matmul reads the rounded numbers.
+// CHECK-LABEL: @split_rows
+// CHECK: attn.dequantize {{.*}} format(q4_0) : tensor
+func.func @split_rows(%x: tensor<3x128xf32>, %b: tensor<8x2x18xi8>, %y: tensor<6x8xf32>) -> tensor<6x8xf32> {
+  %w = attn.dequantize %b format(q4_0) : tensor<8x2x18xi8> -> tensor<8x64xf32>
+  %q = attn.fake_quantize %x : tensor<3x128xf32>
+  %split = tensor.expand_shape %q [[0], [1, 2]] output_shape [3, 2, 64] : tensor<3x128xf32> into tensor<3x2x64xf32>
+  %rows = tensor.collapse_shape %split [[0, 1], [2]] : tensor<3x2x64xf32> into tensor<6x64xf32>
+  %r = linalg.matmul indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>, affine_map<(i, j, k) -> (i, j)>]
+      ins(%rows, %w : tensor<6x64xf32>, tensor<8x64xf32>) outs(%y : tensor<6x8xf32>) -> tensor<6x8xf32>
+  return %r : tensor<6x8xf32>
+}

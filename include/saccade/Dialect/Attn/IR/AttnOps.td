@@ -616,15 +616,36 @@ def Attn_DequantizeOp : Attn_Op<"dequantize", [Pure, AttrSizedOperandSegments]> 
     ```
     Elements are computed in f32, and rounded if the result has a smaller type, except where a matmul of few rows has them
     in registers. On a CPU a matmul whose RHS has the rows
-    of the result as columns reads the blocks; the result is never in memory as a whole.
+    of the result as columns reads the blocks; the result is never in memory as a whole. With `int8_lhs`, which the
+    compiler adds, the LHS of all matmuls that read it is that of an `attn.fake_quantize`.
   }];
   let arguments = (ins 3DTensorOf<[I8]>:$codes, Optional<2DTensorOf<[F32]>>:$scales,
-                       Optional<2DTensorOf<[I8, F32]>>:$zeros, Attn_BlockFormat:$format);
+                       Optional<2DTensorOf<[I8, F32]>>:$zeros, Attn_BlockFormat:$format, UnitAttr:$int8_lhs);
   let results = (outs 2DTensorOf<[F16, BF16, F32]>:$result);
   let assemblyFormat = [{
     $codes (`scales` `(` $scales^ `:` type($scales) `)`)? (`zeros` `(` $zeros^ `:` type($zeros) `)`)?
-    `format` `(` $format `)` attr-dict `:` type($codes) `->` type($result)
+    `format` `(` $format `)` (`int8_lhs` $int8_lhs^)? attr-dict `:` type($codes) `->` type($result)
   }];
+  let hasVerifier = 1;
+}
+
+def Attn_FakeQuantizeOp : Attn_Op<"fake_quantize", [Pure, AllTypesMatch<["source", "result"]>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "rounds blocks of 32 neighbours to 8 bits";
+  let description = [{
+    The last dimension has blocks of 32 elements, as in `q8_0` of `attn.dequantize`. An element becomes `round(x · 127 / m)
+    · (m / 127)`, computed in f32, where m is the largest magnitude of its block, and `round` is to the nearest integer,
+    of two the even one. A block with m < 2⁻¹⁰⁰ becomes 0, and one with NaN or an infinity becomes NaN.
+
+    ```mlir
+    %rounded = attn.fake_quantize %x : tensor<?x4096xf32>
+    ```
+    A matmul of few rows with weights of `attn.dequantize` multiplies the integers, on a processor that has instructions
+    for it. All other ops read the rounded numbers.
+  }];
+  let arguments = (ins RankedTensorOf<[F32]>:$source);
+  let results = (outs RankedTensorOf<[F32]>:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source)";
   let hasVerifier = 1;
 }
 
@@ -641,11 +662,11 @@ def Attn_LoadDequantizedOp : Attn_Op<"load_dequantized", [DestinationStyleOpInte
     ```
   }];
   let arguments = (ins Attn_Shaped:$codes, Optional<Attn_Shaped>:$scales, Optional<Attn_Shaped>:$zeros,
-                       Attn_Shaped:$tile, Attn_BlockFormat:$format);
+                       Attn_Shaped:$tile, Attn_BlockFormat:$format, UnitAttr:$int8_lhs);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $codes (`scales` `(` $scales^ `)`)? (`zeros` `(` $zeros^ `)`)? `format` `(` $format `)` `into` `(` $tile `)` attr-dict
-    `:` functional-type(operands, results)
+    $codes (`scales` `(` $scales^ `)`)? (`zeros` `(` $zeros^ `)`)? `format` `(` $format `)` (`int8_lhs` $int8_lhs^)?
+    `into` `(` $tile `)` attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

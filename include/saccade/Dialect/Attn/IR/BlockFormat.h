@@ -14,6 +14,10 @@ struct BlockTraits {
   bool hasScales;        ///< whether scales are an operand
 };
 
+/// The elements of a block of attn.fake_quantize. Blocks whose largest magnitude is below `fakeQuantizedLeast` become 0.
+inline constexpr int64_t fakeQuantizedBlock = 32;
+inline constexpr double fakeQuantizedLeast = 0x1p-100;
+
 /// The blocks of `format` with `bytes` bytes each. A format of GGUF has a fixed number of them.
 BlockTraits blockTraits(BlockFormat format, int64_t bytes);
 
