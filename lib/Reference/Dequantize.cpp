@@ -165,8 +165,7 @@ static LogicalResult evaluateFakeQuantize(attn::FakeQuantizeOp op, Frame &frame,
   constexpr int64_t block = 32;
   Box read = box;
   read.offsets.back() = box.offsets.back() / block * block;
-  read.sizes.back() =
-      llvm::alignTo(box.offsets.back() + box.sizes.back(), uint64_t(block)) - read.offsets.back();
+  read.sizes.back() = llvm::alignTo(box.offsets.back() + box.sizes.back(), uint64_t(block)) - read.offsets.back();
   FailureOr<Cells *> from = frame.demand(op.getSource(), read);
   if (failed(from))
     return failure();

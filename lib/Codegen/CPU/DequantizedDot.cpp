@@ -14,7 +14,7 @@ using namespace saccade::cpu;
 
 DotKernel::DotKernel(Emitter &e, QuantizedRows &weights, Value lhs, Value result, int64_t maxColumns)
     : e(e), weights(weights), lhs(lhs), rows(e.size(lhs, 0)), result(result) {
-  x = e.alloc({maxDotRows, weights.units() * weights.unit()});
+  x = e.alloc({maxDotRows, weights.units() * weights.unit() + rowPadding / 4});
   sums = e.alloc({maxDotRows, int64_t(llvm::alignTo(maxColumns, e.lanes()))});
 }
 
@@ -24,7 +24,8 @@ void DotKernel::run() {
   plain.packRows(e, lhs, rows, rows, x);
   // What the last block has beyond the end of a row may be any number, but not infinite.
   e.loop(zero, rows, 1, [&](Value r) {
-    e.loop(e.size(lhs, 1), e.size(x, 1), 1, [&](Value c) { e.store(e.scalar(0.0), x, {r, c}); });
+    e.loop(e.size(lhs, 1), e.index(weights.units() * weights.unit()), 1,
+           [&](Value c) { e.store(e.scalar(0.0), x, {r, c}); });
   });
   prepareRows();
   plain.packRows(e, result, rows, rows, sums);
@@ -39,7 +40,7 @@ void DotKernel::run() {
 
 /// The columns whose sums with `rows` rows fit in registers, with operands.
 unsigned DotKernel::columnsFor(unsigned rows, unsigned most) {
-  unsigned accumulators = e.target.vectorRegisters >= 32 ? 16 : 8;
+  unsigned accumulators = mostAccumulators();
   return std::clamp(accumulators / rows, 1u, most);
 }
 

@@ -16,10 +16,15 @@ public:
 protected:
   using Value = mlir::Value;
 
+  /// Bytes between rows, beyond their elements: rows that are powers of two apart share sets of the L1 cache.
+  static constexpr int64_t rowPadding = 64;
+
   /// Makes what blocks of the LHS need, of `x`.
   virtual void prepareRows() {}
   /// Adds products of `count` rows and `columns` columns. `firstUnit`: the units of these columns that have been read.
   virtual void emitBlock(Value row, unsigned count, Value column, unsigned slot, unsigned columns, Value firstUnit);
+  /// The sums of rows and columns that registers hold beside operands.
+  virtual unsigned mostAccumulators() { return e.target.vectorRegisters >= 32 ? 16 : 8; }
   /// Prefetches what comes in the place of a unit after the columns in all slots.
   void prefetchAhead(Value column, unsigned slot, unsigned columns, Value firstUnit, Value unit);
   /// Adds the lanes of `vector` to a result.
@@ -50,6 +55,7 @@ public:
 protected:
   void prepareRows() override;
   void emitBlock(Value row, unsigned count, Value column, unsigned slot, unsigned columns, Value firstUnit) override;
+  unsigned mostAccumulators() override { return e.target.vectorRegisters >= 32 ? 8 : 4; }
 
 private:
   void quantize(Value row, Value block);
@@ -62,9 +68,9 @@ private:
   /// What codes without a sign are more than codes · scale says.
   int64_t bias() const;
 
-  int64_t groups;        ///< of a row
-  Value integers;        ///< memref of rows × elements, i8
-  Value starts;          ///< memref of rows × elements / 4, i32: −bias times the sum of four integers; null without bias
+  int64_t groups; ///< of a row
+  Value integers; ///< memref of rows × elements, i8
+  Value starts;   ///< memref of rows × elements / 4, i32: −bias times the sum of four integers; null without bias
   Value steps, stepSums; ///< memrefs of rows × groups: the step of integers, and it times their sum
   Value factors;         ///< memref of rows and columns of a block × groups: the scale of weights times the step
 };

@@ -33,15 +33,15 @@ Int8DotKernel::Int8DotKernel(Emitter &e, QuantizedRows &weights, Value lhs, Valu
     : DotKernel(e, weights, lhs, result, maxColumns) {
   int64_t elements = weights.units() * weights.unit();
   groups = elements / weights.groupElements();
-  int64_t padded = llvm::alignTo(groups, lanes);
-  integers = memref::AllocOp::create(e.b, e.loc, MemRefType::get({maxDotRows, elements}, e.b.getI8Type()),
-                                     e.b.getI64IntegerAttr(64));
-  steps = e.alloc({maxDotRows, padded});
-  stepSums = e.alloc({maxDotRows, padded});
-  factors = e.alloc({maxDotRows, padded});
+  auto allocRows = [&](int64_t columns, Type type) -> Value {
+    columns += rowPadding * 8 / type.getIntOrFloatBitWidth();
+    return memref::AllocOp::create(e.b, e.loc, MemRefType::get({maxDotRows, columns}, type), e.b.getI64IntegerAttr(64));
+  };
+  integers = allocRows(elements, e.b.getI8Type());
+  for (Value *numbers : {&steps, &stepSums, &factors})
+    *numbers = allocRows(llvm::alignTo(groups, lanes), e.type);
   if (bias() != 0)
-    starts = memref::AllocOp::create(e.b, e.loc, MemRefType::get({maxDotRows, elements / 4}, e.b.getI32Type()),
-                                     e.b.getI64IntegerAttr(64));
+    starts = allocRows(elements / 4, e.b.getI32Type());
 }
 
 int64_t Int8DotKernel::bias() const {
@@ -76,8 +76,8 @@ void Int8DotKernel::quantize(Value row, Value block) {
     largest = largest ? arith::MaximumFOp::create(e.b, e.loc, largest, magnitude).getResult() : magnitude;
   }
   largest = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MAXIMUMF, largest);
-  Value isZero = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, largest,
-                                       e.scalar(attn::fakeQuantizedLeast / 2));
+  Value isZero =
+      arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, largest, e.scalar(attn::fakeQuantizedLeast / 2));
   Value inverse = arith::DivFOp::create(e.b, e.loc, e.scalar(127), largest);
   inverse = e.broadcast(e.select(isZero, e.scalar(0), inverse));
   Value step = arith::DivFOp::create(e.b, e.loc, largest, e.scalar(127));
@@ -160,8 +160,7 @@ Value Int8DotKernel::loadFactor(Value row, Value group) {
   int64_t count = QuantizedRows::bytesOfRegister / weights.groupElements();
   if (count == 1)
     return vector::BroadcastOp::create(e.b, e.loc, type, e.load(factors, {row, group}));
-  Value each =
-      vector::LoadOp::create(e.b, e.loc, VectorType::get({count}, e.type), factors, ValueRange{row, group});
+  Value each = vector::LoadOp::create(e.b, e.loc, VectorType::get({count}, e.type), factors, ValueRange{row, group});
   SmallVector<int64_t> places(lanes);
   for (int64_t i = 0; i < lanes; ++i)
     places[i] = i * count / lanes;
@@ -175,7 +174,8 @@ void Int8DotKernel::emitBlock(Value row, unsigned count, Value column, unsigned 
     for (unsigned r = 0; r < count; ++r)
       constants.push_back(emitFactors(e.add(row, r), slot + c, e.index(int64_t(constants.size()))));
   auto bytes = VectorType::get({QuantizedRows::bytesOfRegister}, e.b.getI8Type());
-  int64_t perUnit = weights.unit() / weights.groupElements(), perRegister = bytes.getNumElements() / weights.groupElements();
+  int64_t perUnit = weights.unit() / weights.groupElements(),
+          perRegister = bytes.getNumElements() / weights.groupElements();
   SmallVector<Value> totals =
       e.loop(e.index(0), e.index(weights.units()), 1, constants, [&](Value unit, ValueRange carried) {
         SmallVector<Value> sums(carried);

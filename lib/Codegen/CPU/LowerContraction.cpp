@@ -337,9 +337,11 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
       return multiplyPacked(lhs, rhs, result);
     Value isFew = e.isLess(e.size(lhs, 0), e.index((traits.inTiles ? maxDotRowsBeforeTiles : maxDotRows) + 1));
     std::optional<int64_t> isKnown = getConstantIntValue(isFew);
-    nameFamily(!isKnown ? multipliesInInt8(e.target, dequantization) ? "in registers or dequantized in packing"
-                                                                      : "in registers or in packing" : *isKnown ? "in registers" : "in packing");
-    auto inRegisters = [&] { 
+    nameFamily(!isKnown   ? multipliesInInt8(e.target, dequantization) ? "in registers or dequantized in packing"
+                                                                       : "in registers or in packing"
+               : *isKnown ? "in registers"
+                          : "in packing");
+    auto inRegisters = [&] {
       emitDequantizedDot(e, *weights, lhs, result, block.columns, multipliesInInt8(e.target, dequantization));
     };
     auto packed = [&] { multiplyPacked(lhs, rhs, result); };

@@ -456,8 +456,8 @@ SmallVector<Value> QuantizedRows::loadCodeBytes(Value row, Value unit) {
       twice[i] = i % 16;
     Value both = vector::ShuffleOp::create(e.b, e.loc, bytes, bytes, twice);
     auto words = VectorType::get({8}, e.b.getI32Type());
-    Value counts = arith::ConstantOp::create(
-        e.b, e.loc, DenseElementsAttr::get(words, ArrayRef<int32_t>{0, 0, 0, 0, 4, 4, 4, 4}));
+    Value counts =
+        arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(words, ArrayRef<int32_t>{0, 0, 0, 0, 4, 4, 4, 4}));
     Value shifted =
         arith::ShRUIOp::create(e.b, e.loc, vector::BitCastOp::create(e.b, e.loc, words, both).getResult(), counts);
     return {masked(vector::BitCastOp::create(e.b, e.loc, both.getType(), shifted), 15)};

@@ -132,8 +132,7 @@ void emitFakeQuantized(OpBuilder &b, Location loc, ValueRange args) {
     return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(float(value)));
   };
   Value steps = constant(127), zero = constant(0);
-  Value isZero =
-      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, args[1], constant(fakeQuantizedLeast));
+  Value isZero = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, args[1], constant(fakeQuantizedLeast));
   Value inverse = arith::DivFOp::create(b, loc, steps, args[1]);
   inverse = arith::SelectOp::create(b, loc, isZero, zero, inverse);
   Value code = math::RoundEvenOp::create(b, loc, arith::MulFOp::create(b, loc, args[0], inverse));
@@ -197,14 +196,13 @@ void expand(RewriterBase &rewriter, FakeQuantizeOp op) {
   auto all = rewriter.getMultiDimIdentityMap(rank + 1), ofBlock = all.dropResult(rank);
   SmallVector<utils::IteratorType> loops(rank + 1, utils::IteratorType::parallel), reduction = loops;
   reduction.back() = utils::IteratorType::reduction;
-  Value largest =
-      linalg::GenericOp::create(rewriter, loc, zeros.getType(), source, zeros, {all, ofBlock}, reduction,
-                                [](OpBuilder &b, Location loc, ValueRange args) {
-                                  Value magnitude = math::AbsFOp::create(b, loc, args[0]);
-                                  Value most = arith::MaximumFOp::create(b, loc, magnitude, args[1]);
-                                  linalg::YieldOp::create(b, loc, most);
-                                })
-          .getResult(0);
+  Value largest = linalg::GenericOp::create(rewriter, loc, zeros.getType(), source, zeros, {all, ofBlock}, reduction,
+                                            [](OpBuilder &b, Location loc, ValueRange args) {
+                                              Value magnitude = math::AbsFOp::create(b, loc, args[0]);
+                                              Value most = arith::MaximumFOp::create(b, loc, magnitude, args[1]);
+                                              linalg::YieldOp::create(b, loc, most);
+                                            })
+                      .getResult(0);
   Value result = tensor::EmptyOp::create(rewriter, loc, sizes, type.getElementType());
   Value rounded = linalg::GenericOp::create(rewriter, loc, result.getType(), {source, largest}, result,
                                             {all, ofBlock, all}, loops, emitFakeQuantized)
