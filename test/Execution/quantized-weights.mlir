@@ -76,9 +76,12 @@ func.func @differentiated(%x: tensor<3x64xf32>, %b: tensor<7x2x16xi8>, %s: tenso
 }
 
 // A rounded LHS: products of integers for few rows, and the rounded numbers for many and where there are no instructions.
-// RUN: for target in portable v3 v4-expanded host; do \
-// RUN:   saccade-run %s --entry=rounded --check --target=$target --arg=2x3x256:f32:1 --arg=29x144:i8:2 && \
-// RUN:   saccade-run %s --entry=rounded --check --target=$target --arg=7x11x256:f32:1 --arg=29x144:i8:2 || exit 1; done
+// DEFINE: %{few8} = saccade-run %s --entry=rounded --check --arg=2x3x256:f32:1 --arg=29x144:i8:2
+// DEFINE: %{many8} = saccade-run %s --entry=rounded --check --arg=7x11x256:f32:1 --arg=29x144:i8:2
+// RUN: %{few8} --target=portable && %{many8} --target=portable
+// RUN: %{few8} --target=v3 && %{many8} --target=v3
+// RUN: %{few8} --target=v4-expanded && %{few8} --target=v4-bf16-expanded
+// RUN: %{few8} && %{many8}
 // RUN: saccade-run %s --entry=rounded --check --device=ptxsim --target=sm_80 --arg=2x3x256:f32:1 --arg=29x144:i8:2
 // RUN: saccade-compile %s --target=v3 --explain | FileCheck %s --check-prefix=INT8
 // RUN: saccade-compile %s --target=portable --explain | FileCheck %s --check-prefix=NO-INT8
