@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saccade import _arrays, _gpu, _served
@@ -85,10 +86,16 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """For example "attend(q: tensor<?x64xf32>, n: index) -> tensor<?x64xf32>"; several results have names."""
-        inputs, results = [", ".join(f"{value.name}: {value.type}" for value in values)
-                           for values in (self.inputs, self.results)]
-        return f"{self.name}({inputs}) -> {self.results[0].type if len(self.results) == 1 else f'({results})'}"
+        """For example "attend(q: tensor<?x64xf32>, n: index) -> tensor<?x64xf32>". What a call returns has names if it
+        is several values. An input that the call updates is among them, by its name alone."""
+        texts = [[f"{value.name}: {value.type}" for value in values] for values in (self.inputs, self.results)]
+        if not self._updated and len(self.results) == 1:
+            returned = self.results[0].type
+        else:
+            parts = self._in_order({value.updated_by: value.name for value in self.inputs if value.updated_by is not None},
+                                   texts[1])
+            returned = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+        return f"{self.name}({', '.join(texts[0])}) -> {returned}"
 
     def __repr__(self) -> str:
         return f"<saccade.Function {self.signature}>"
@@ -178,9 +185,14 @@ class Function:
         updated = {self.inputs[i].updated_by: inputs[i] for i, _ in self._updated}
         if tensors := tuple(filter(_arrays.is_torch, updated.values())):
             _arrays.torch_module().autograd.graph.increment_version(tensors)
-        rest = iter(results)
-        returned = tuple([updated[i] if i in updated else next(rest) for i in range(len(updated) + len(results))])
+        returned = tuple(self._in_order(updated, results))
         return returned[0] if len(returned) == 1 else returned
+
+    @staticmethod
+    def _in_order(updated: dict[int | None, Any], results: Sequence[Any]) -> list[Any]:
+        """`results`, with each of `updated` at its place in what a call returns."""
+        rest = iter(results)
+        return [updated[i] if i in updated else next(rest) for i in range(len(updated) + len(results))]
 
     def into(self, *values: Any, stream: Any = None) -> None:
         """Calls the function on inputs, then results allocated by the caller: as `tvm_ffi`, but also for NumPy arrays

@@ -194,6 +194,8 @@ def test_memory_that_cannot_be_updated_is_refused(grow, step):
 def test_signatures_name_updated_inputs(step):
     assert [value.updated_by for value in step.inputs] == [None, None, None, 1, 2, None, None, None]
     assert [value.name for value in step.results] == ["output"]
+    assert step.signature.endswith(" -> (output: tensor<?x4x?x16xf32>, k_cache, v_cache)")
+    assert saccade.compile(STATE).grow.signature.endswith(" -> x")
     assert step.result_shapes(*(np.zeros(s, np.float32) for s in [(1, 4, 3, 16)] + 2 * [(1, 2, 3, 16)] + 2 * [(1, 2, 8, 16)]),
                               *(np.array([n], np.int32) for n in (0, 3, 3))) == ((1, 4, 3, 16),)
 
