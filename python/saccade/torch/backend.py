@@ -55,8 +55,11 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
     if inner is not None and not isinstance(inner, str):
         raise TypeError(f'option inner is {inner!r:.80}, expected the name of a backend: "inductor" or "eager"')
     if whole_graph:
+        _check_names(options)
         if inner is not None or options:
-            raise ValueError("the option whole_graph compiles all nodes with Saccade, expected no other options")
+            found = ", ".join([*["inner"] * (inner is not None), *options])
+            raise ValueError("the option whole_graph compiles all nodes with Saccade, expected no other options than "
+                             f"partition, require and explain: found {found}")
         from saccade.torch.whole_graph import compile_graph
 
         return compile_graph(graph, example_inputs, partition=partition, require=require)
@@ -98,20 +101,27 @@ def _flag(options: dict[str, Any], name: str) -> bool:
     return _parameters.flag(f"option {name}", options.pop(name, False))
 
 
+_OWN = ("inner", "whole_graph", "partition", "require", "explain")
+
+
 def _check_options(options: dict[str, Any], inner: str) -> None:
     """Refuses options that neither Saccade nor Inductor has, and those of Inductor for another backend."""
-    own = ("inner", "whole_graph", "partition", "require", "explain")
+    _check_names(options)
+    if options and inner != "inductor":
+        raise ValueError(f"the options {', '.join(options)} are those of Inductor, found inner={inner!r}; the options "
+                         f"of Saccade are {_listed(_OWN)}")
+
+
+def _check_names(options: dict[str, Any]) -> None:
+    """Refuses options that neither Saccade nor Inductor has."""
     if not options:
         return
     of_inductor = torch._inductor.config.get_config_copy()
     for name in options:
         if name not in of_inductor:
-            hint = did_you_mean(name, own) or did_you_mean(name, of_inductor)
-            raise ValueError(f'backend="saccade" has no option {name!r}{hint}: its options are {_listed(own)}, '
+            hint = did_you_mean(name, _OWN) or did_you_mean(name, of_inductor)
+            raise ValueError(f'backend="saccade" has no option {name!r}{hint}: its options are {_listed(_OWN)}, '
                              "and those of Inductor")
-    if inner != "inductor":
-        raise ValueError(f"the options {', '.join(options)} are those of Inductor, found inner={inner!r}; the options "
-                         f"of Saccade are {_listed(own)}")
 
 
 def _listed(names: Sequence[str]) -> str:

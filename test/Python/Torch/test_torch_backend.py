@@ -287,6 +287,16 @@ def test_whole_graphs_are_programs_of_saccade():
     refused(torch._dynamo.exc.BackendCompilerFailed, ["_fft_r2c", "not supported"], whole(lambda x: torch.fft.fft(x).real), x)
 
 
+def test_whole_graphs_return_tensors():
+    x, function = torch.ones(3, 4), lambda x: (x + 1, x.shape[0])
+    compiled = lambda **options: torch.compile(function, backend="saccade", dynamic=True, options={"whole_graph": True, **options})
+    refused(torch._dynamo.exc.BackendCompilerFailed, ["a number, expected tensors", '"partition": True returns numbers too'],
+            compiled(), x)
+    torch._dynamo.reset()
+    found, rows = compiled(partition=True)(x)
+    assert torch.equal(found, x + 1) and rows == 3
+
+
 def test_wrong_options_are_refused():
     x = torch.ones(2)
     call = lambda **options: torch.compile(lambda x: x + 1, backend="saccade", options=options)(x)
@@ -302,6 +312,8 @@ def test_wrong_options_are_refused():
 
 @pytest.mark.parametrize(("options", "words"), [
     ({"whole_grph": True}, "has no option 'whole_grph', did you mean 'whole_graph'"),
+    ({"whole_graph": True, "partitoin": True}, "has no option 'partitoin', did you mean 'partition'"),
+    ({"whole_graph": True, "inner": "eager", "max_autotune": True}, "no other options than partition, require and explain: found inner, max_autotune"),
     ({"iner": "eager"}, "has no option 'iner', did you mean 'inner'"),
     ({"max_autotun": True}, "has no option 'max_autotun', did you mean 'max_autotune'"),
     ({"inner": "eager", "colour": 1}, "has no option 'colour': its options are inner, whole_graph, partition, require and explain"),
