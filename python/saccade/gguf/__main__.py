@@ -18,6 +18,7 @@ from saccade import _files
 from saccade.gguf import Container, FileError, Settings, load, write
 from saccade.gguf.decoder import ACTIVATIONS, CACHES
 from saccade.gguf.settings import read
+from saccade.gguf.weights import refusal
 
 
 def main(arguments: list[str]) -> int:
@@ -76,6 +77,8 @@ def describe(container: Container, settings: Settings) -> str:
              f"{settings.layers} layers of width {settings.width}, {settings.heads} heads of {settings.head_dim} "
              f"({settings.kv_heads} of keys and values)" + (f", {windows} layers with a window" if windows else ""),
              f"vocabulary {settings.vocabulary}, context {settings.context}"]  # fmt: skip
+    if reason := refusal(container):
+        lines.append(f"not supported: {reason}")
     return "\n".join(lines)
 
 
@@ -88,11 +91,11 @@ def _compile(container: Container, options: argparse.Namespace) -> int:
         return 0
     _files.check_writable(options.output)
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, os.path.basename(options.model) + ".mlir")
-        _files.write(path, program.text)
-        command = [saccade.tool("saccade-compile"), path, "--emit=so", f"--target={options.target}",
-                   "-o", options.output, *["--prepack"] * options.prepack]  # fmt: skip
-        done = subprocess.run(command, check=False)
+        name = os.path.basename(options.model) + ".mlir"  # messages of the library have it
+        _files.write(os.path.join(folder, name), program.text)
+        command = [saccade.tool("saccade-compile"), name, "--emit=so", f"--target={options.target}",
+                   "-o", os.path.abspath(options.output), *["--prepack"] * options.prepack]  # fmt: skip
+        done = subprocess.run(command, check=False, cwd=folder)
     if done.returncode:
         return done.returncode if done.returncode in (1, 2, 3) else 1
     print(options.output)

@@ -105,6 +105,9 @@ class Session:
             seed: of the random numbers; None takes others each time.
             stop: tokens that end the text, which are not returned. By default the token that the file names.
 
+        A token becomes part of the text when the one after it is computed: after `count` tokens the last one is not part
+        of it, and a token of `stop` never is. A call that continues the text begins with this token.
+
         Raises:
             ValueError, TypeError: see `prefill`; and for an option out of range.
         """
@@ -112,7 +115,11 @@ class Session:
             raise ValueError(f"count is {count}, expected 0 or more")
         sampler = Sampler(temperature, top_k, top_p, seed)
         end = self.model.settings.end_token
-        stops = frozenset(stop if stop is not None else () if end is None else (end,))
+        if stop is None:
+            stop = () if end is None else (end,)
+        if isinstance(stop, str) or not isinstance(stop, Iterable):
+            raise TypeError(f"stop is {stop!r:.80}, expected a sequence of tokens")
+        stops = frozenset(_integer("a token of stop", token) for token in stop)
         return self._generated(self._checked(tokens), count, sampler, stops)
 
     def rewind(self, length: int) -> None:

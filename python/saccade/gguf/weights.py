@@ -22,11 +22,8 @@ class Weights:
         self.arguments: dict[str, Stored] = {}
         """What the program reads, by the names of arguments."""
         self._values: dict[tuple[str, str], Value] = {}
-        refused = [tensor for tensor in container.tensors.values() if tensor.element.served is None]
-        if refused:
-            counts, total = Counter(tensor.element.name for tensor in refused), len(container.tensors)
-            found = ", ".join(f"{count} of {total} tensors are {name}" for name, count in counts.items())
-            raise FileError(f"{container.path}: {found}, the first is '{refused[0].name}'; supported are {SERVED}")
+        if reason := refusal(container):
+            raise FileError(f"{container.path}: {reason}")
 
     def has(self, name: str) -> bool:
         """Whether the file has a tensor."""
@@ -100,6 +97,16 @@ class Weights:
                 self._body.generic("d->d", [stored], stored.shape,
                                    lambda at, x: at.cast("arith.extf", x, stored.element, element)))  # fmt: skip
         return self._values[key]
+
+
+def refusal(container: Container) -> str:
+    """The tensors whose element type is not supported, as text; empty if there are none."""
+    refused = [tensor for tensor in container.tensors.values() if tensor.element.served is None]
+    if not refused:
+        return ""
+    counts, total = Counter(tensor.element.name for tensor in refused), len(container.tensors)
+    found = ", ".join(f"{count} of {total} tensors are {name}" for name, count in counts.items())
+    return f"{found}, the first is '{refused[0].name}'; supported are {SERVED}"
 
 
 def dequantized(body: Body, blocks: Value, tensor: Stored, element: str) -> Value:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import subprocess
 import sys
 
 import gguf
@@ -101,6 +102,9 @@ def test_types_that_are_not_supported_are_counted(tmp_path):
         saccade.gguf.load(path)
     assert str(error.value) == (f"{path}: 6 of 26 tensors are Q5_0, the first is 'blk.0.ffn_gate.weight'; supported are "
                                 "F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K, Q6_K")
+    done = subprocess.run([sys.executable, "-m", "saccade.gguf", path], capture_output=True, text=True)
+    assert done.returncode == 0 and "26 tensors: " in done.stdout
+    assert done.stdout.splitlines()[-1] == "not supported: " + str(error.value).removeprefix(f"{path}: ")
 
 
 @pytest.fixture(scope="module")

@@ -114,6 +114,24 @@ def test_generation_stops(model):
     end = tokens[7]
     assert list(model.generate(TOKENS[:4], 30, stop=[end])) == tokens[: tokens.index(end)]
     assert model.settings.end_token == 95  # what gguf_models.py writes
+    for stop, message in ((3, "stop is 3, expected a sequence of tokens"), ("a", "stop is 'a', expected a sequence"),
+                          ([1.5], r"a token of stop is 1\.5, expected an integer")):
+        with pytest.raises(TypeError, match=message):
+            model.generate(TOKENS[:4], 30, stop=stop)
+
+
+def test_the_last_token_begins_the_next_call(model):
+    """A text that is continued by several calls is that of one call."""
+    whole = list(model.generate(TOKENS[:4], 12, stop=()))
+    session = model.session()
+    first = list(session.generate(TOKENS[:4], 5, stop=()))
+    assert session.length == 4 + 5 - 1
+    assert first + list(session.generate(first[-1:], 7, stop=())) == whole
+    end = next(token for token in whole[2:] if whole.index(token) >= 2)
+    session = model.session()
+    first = list(session.generate(TOKENS[:4], 12, stop=[end]))
+    assert session.length == 4 + len(first) and first == whole[: whole.index(end)]
+    assert [*first, end, *session.generate([end], 11 - len(first), stop=())] == whole
 
 
 def test_sessions_do_not_share_caches(model):
@@ -197,8 +215,14 @@ def test_command_compiles_and_generates(model, path, tmp_path):
     assert done.returncode == 0, done.stderr
     first, *tokens = done.stdout.split()
     assert first == str(out) and "tokens/s of the prompt" in done.stderr
-    expected = list(saccade.gguf.load(path, library=out).generate([3, 4, 5], 20))
+    loaded = saccade.gguf.load(path, library=out)
+    expected = list(loaded.generate([3, 4, 5], 20))
     assert list(map(int, tokens)) == expected
+    # Messages name the program by the model, not by a folder that no longer exists.
+    sizes, number = loaded.settings, lambda value: np.array([value], np.int32)
+    caches = [np.zeros((1, sizes.kv_heads, 2, sizes.head_dim), np.float16) for _ in range(2 * sizes.layers)]
+    with pytest.raises(ValueError, match=rf"main: {path.name}\.mlir:\d+:\d+: .* cache is full"):
+        loaded.function(np.array([[3, 4, 5]], np.int32), number(0), number(3), number(0)[None], *caches)
     done = command(path, "-o", tmp_path / "model.mlir")
     assert done.returncode == 0 and os.listdir(tmp_path) == ["model.so", "model.h", "model.mlir"] or \
         sorted(os.listdir(tmp_path)) == ["model.h", "model.mlir", "model.so"]
