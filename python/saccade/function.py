@@ -92,8 +92,8 @@ class Function:
         if not self._updated and len(self.results) == 1:
             returned = self.results[0].type
         else:
-            parts = self._in_order({value.updated_by: value.name for value in self.inputs if value.updated_by is not None},
-                                   texts[1])
+            names = {self.inputs[i].updated_by: name for i, name in self._updated}
+            parts = self._in_order(names, texts[1])
             returned = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
         return f"{self.name}({', '.join(texts[0])}) -> {returned}"
 

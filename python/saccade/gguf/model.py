@@ -105,8 +105,8 @@ class Session:
             seed: of the random numbers; None takes others each time.
             stop: tokens that end the text, which are not returned. By default the token that the file names.
 
-        A token becomes part of the text when the one after it is computed: after `count` tokens the last one is not part
-        of it, and a token of `stop` never is. A call that continues the text begins with this token.
+        A token becomes part of the text when the one after it is computed: after `count` tokens the last one is not
+        part of it, and a token of `stop` never is. A call that continues the text begins with this token.
 
         Raises:
             ValueError, TypeError: see `prefill`; and for an option out of range.

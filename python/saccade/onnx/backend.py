@@ -120,14 +120,17 @@ def prepare(model: onnx.ModelProto | str | os.PathLike[str], device: str = "CPU"
         raise NotImplementedError(f"the device {device!r} is not supported, expected 'CPU'")
     if _parameters.flag("partition", partition):
         return Divided(model if isinstance(model, onnx.ModelProto) else _load(model), **options)
-    program = read_model(model) if isinstance(model, onnx.ModelProto) else read(model)
+    advice = "saccade.onnx.backend.prepare(MODEL, partition=True) leaves what is not supported to ONNX Runtime"
     try:
+        program = read_model(model) if isinstance(model, onnx.ModelProto) else read(model)
         return Model(program, **options)
-    except CompileError as error:
+    except (ModelError, CompileError) as error:
         if "not supported" not in str(error):
             raise
-        advice = "saccade.onnx.backend.prepare(MODEL, partition=True) leaves what is not supported to ONNX Runtime"
-        raise CompileError(f"{error}\n{advice}", error.diagnostics) from None
+        message = f"{error}\n{advice}"
+        if isinstance(error, CompileError):
+            raise CompileError(message, error.diagnostics) from None
+        raise ModelError(message) from None
 
 
 def _load(path: str | os.PathLike[str]) -> onnx.ModelProto:

@@ -169,7 +169,7 @@ class _Whole:
 
     def quoted(self, error: Exception, nodes: Sequence[Any]) -> dict[str, str]:
         """The nodes that an error is about, with the message; all nodes of an operator that is not supported, and the
-        calls of functions that contain one."""
+        calls of functions that contain one; those that read or make a value of a type that is not supported."""
         texts = [each.message for each in error.diagnostics] if isinstance(error, CompileError) else []
         known = {node.name: node for node in nodes}
         found: dict[str, str] = {}
@@ -181,6 +181,8 @@ class _Whole:
                           if (each.op_type, each.domain) == (node.op_type, node.domain)}  # fmt: skip
             if not known.keys() & set(names):
                 found |= {node.name: text for node in nodes if self._inner(node) & set(names)}
+            for value in re.findall(r"(?:weight|input|output) '([^']+)': the type", text):
+                found |= {node.name: text for node in nodes if value in reads(node) or value in node.output}
         return found
 
     def parts(self, refused: Mapping[str, str]) -> list[tuple[bool, list[Any]]]:

@@ -130,9 +130,9 @@ def _as_exported(graph: torch.fx.GraphModule) -> Any:
         elif node.op == "output":
             for value in node.args[0]:
                 if not isinstance(value, torch.fx.Node) or not isinstance(value.meta.get("val"), torch.Tensor):
-                    raise NotImplementedError(f"the graph returns {value}, a number, expected tensors: Saccade compiles "
-                                              "whole graphs only if all of their results are tensors; the option "
-                                              '"partition": True returns numbers too')
+                    raise NotImplementedError(f"the graph returns {value}, a number, expected tensors: Saccade "
+                                              "compiles whole graphs only if all of their results are tensors; the "
+                                              'option "partition": True returns numbers too')
                 argument = TensorArgument(name=value.name)
                 outputs.append(OutputSpec(kind=OutputKind.USER_OUTPUT, arg=argument, target=None))
     signature = SimpleNamespace(input_specs=inputs, output_specs=outputs)

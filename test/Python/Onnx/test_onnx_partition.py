@@ -67,6 +67,24 @@ def test_a_model_that_is_supported_is_one_part():
     check(model(nodes, [("x", F32, ["n", 8])], [("y", F32, ["n", 8])]), array(5, 8), parts=[True])
 
 
+def test_values_of_a_type_that_is_not_supported():
+    """Weights and inputs of uint8: the message has the advice, and the runtime makes numbers of them."""
+    codes = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
+    constants = [onnx.numpy_helper.from_array(np.float32(0.01), "s"), onnx.numpy_helper.from_array(np.uint8(128), "z")]
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s", "z"], ["a"]), helper.make_node("MatMul", ["x", "a"], ["b"]),
+             helper.make_node("Softmax", ["b"], ["y"])]  # fmt: skip
+    inputs, outputs = [("x", F32, ["n", 8])], [("y", F32, ["n", 8])]
+    weights = model(nodes, inputs, outputs, [*constants, onnx.numpy_helper.from_array(codes, "w")])
+    given = model(nodes, [*inputs, ("w", TensorProto.UINT8, [8, 8])], outputs, constants)
+    for made, arrays in ((weights, [array(5, 8)]), (given, [array(5, 8), codes])):
+        with pytest.raises(ModelError, match=r"the type uint8 is not supported\n.*partition=True\) leaves what is not"):
+            backend.prepare(made)
+        prepared = backend.prepare(made, partition=True)
+        assert str(prepared.plan) == "2 nodes in 1 part compiled by Saccade; run by ONNX Runtime: DequantizeLinear"
+        products = np.exp(arrays[0].astype(np.float64) @ ((codes.astype(np.float64) - 128) * 0.01))
+        np.testing.assert_allclose(prepared.run(arrays)[0], products / products.sum(-1, keepdims=True), rtol=1e-5)
+
+
 def test_a_model_that_is_not_supported_is_the_runtimes():
     nodes = [helper.make_node("Det", ["x"], ["y"])]
     check(model(nodes, [("x", F32, ["n", 3, 3])], [("y", F32, ["n"])]), array(5, 3, 3), parts=[False])
