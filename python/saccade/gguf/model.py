@@ -59,12 +59,17 @@ class Session:
         import numpy
 
         self.model, self.context = model, context
-        self.length = 0
-        """The tokens that the caches have."""
+        self._cached = 0
+        self._pending: tuple[int, ...] = ()
         sizes = model.settings
         updated = [value for value in model.function.inputs if value.updated_by is not None]
         shape = 1, sizes.kv_heads, context, sizes.head_dim
         self._caches = [numpy.zeros(shape, _dtype(value.dtype)) for value in updated]
+
+    @property
+    def length(self) -> int:
+        """The tokens of the text."""
+        return self._cached + len(self._pending)
 
     def prefill(self, tokens: Iterable[int]) -> numpy.ndarray:
         """Appends tokens to the text and returns the logits [vocabulary] of the next one.
@@ -74,7 +79,7 @@ class Session:
                 as before.
             TypeError: a token that is no integer.
         """
-        ids = self._checked(tokens)
+        ids = self._appended(tokens)
         for start in range(0, len(ids) - CHUNK, CHUNK):
             self._call(ids[start : start + CHUNK], 0)
         last = (len(ids) - 1) // CHUNK * CHUNK
@@ -88,9 +93,10 @@ class Session:
         """As `prefill`, but returns the logits [tokens, vocabulary] of what follows each of the tokens."""
         import numpy
 
-        ids = self._checked(tokens)
+        before = len(self._pending)
+        ids = self._appended(tokens)
         parts = [self._call(ids[start : start + CHUNK], CHUNK) for start in range(0, len(ids), CHUNK)]
-        return numpy.concatenate(parts)
+        return numpy.concatenate(parts)[before:]
 
     def generate(self, tokens: Iterable[int], count: int, *, temperature: float = 0.0, top_k: int | None = None,
                  top_p: float = 1.0, seed: int | None = None, stop: Sequence[int] | None = None) -> Iterator[int]:
@@ -105,8 +111,8 @@ class Session:
             seed: of the random numbers; None takes others each time.
             stop: tokens that end the text, which are not returned. By default the token that the file names.
 
-        A token becomes part of the text when the one after it is computed: after `count` tokens the last one is not
-        part of it, and a token of `stop` never is. A call that continues the text begins with this token.
+        All tokens that it yields are part of the text, but for one that the context has no place for. A token of `stop`
+        is not: a call that continues the text may begin with it.
 
         Raises:
             ValueError, TypeError: see `prefill`; and for an option out of range.
@@ -120,15 +126,16 @@ class Session:
         if isinstance(stop, str) or not isinstance(stop, Iterable):
             raise TypeError(f"stop is {stop!r:.80}, expected a sequence of tokens")
         stops = frozenset(_integer("a token of stop", token) for token in stop)
-        return self._generated(self._checked(tokens), count, sampler, stops)
+        return self._generated(self._checked(tokens).tolist(), count, sampler, stops)
 
     def rewind(self, length: int) -> None:
         """Forgets all but the first `length` tokens. Raises ValueError if the text has fewer."""
         if not 0 <= _integer("length", length) <= self.length:
             raise ValueError(f"length is {length}, expected 0 to {self.length}, the tokens of the text")
-        self.length = length
+        if length < self.length:
+            self._cached, self._pending = min(length, self._cached), ()
 
-    def _generated(self, prompt: numpy.ndarray, count: int, sampler: Sampler, stops: frozenset[int]) -> Iterator[int]:
+    def _generated(self, prompt: list[int], count: int, sampler: Sampler, stops: frozenset[int]) -> Iterator[int]:
         if not count:
             return
         logits = self.prefill(prompt)
@@ -136,10 +143,23 @@ class Session:
             token = sampler.draw(logits)
             if token in stops:
                 return
-            yield token
-            if n + 1 == count or self.length == self.context:
+            if self.length == self.context:
+                yield token
                 return
-            logits = self.decode(token)
+            # Part of the text before the caller has it, who may not ask for another one.
+            self._pending = (token,)
+            yield token
+            if n + 1 < count:
+                logits = self._call(self._appended(()), 1)[0]
+
+    def _appended(self, tokens: Iterable[int]) -> numpy.ndarray:
+        """The tokens of the text that the caches do not have yet, and `tokens`."""
+        import numpy
+
+        pending = numpy.array(self._pending, numpy.int32)
+        ids = numpy.concatenate([pending, self._checked(tokens)]) if tokens != () else pending
+        self._pending = ()
+        return ids
 
     def _call(self, ids: numpy.ndarray, rows: int) -> numpy.ndarray:
         """Appends tokens, and returns the logits after the last `rows` of them."""
@@ -147,9 +167,9 @@ class Session:
 
         n = len(ids)
         asked = numpy.arange(max(n - rows, 0), n, dtype=numpy.int32)[None]
-        at, count = numpy.array([self.length], numpy.int32), numpy.array([n], numpy.int32)
+        at, count = numpy.array([self._cached], numpy.int32), numpy.array([n], numpy.int32)
         logits = self.model.function(ids[None], at, count, asked, *self._caches)[-1]
-        self.length += n
+        self._cached += n
         return logits[0]
 
     def _checked(self, tokens: Iterable[int]) -> numpy.ndarray:

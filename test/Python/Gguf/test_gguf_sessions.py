@@ -120,13 +120,27 @@ def test_generation_stops(model):
             model.generate(TOKENS[:4], 30, stop=stop)
 
 
-def test_the_last_token_begins_the_next_call(model):
-    """A text that is continued by several calls is that of one call."""
+def test_a_text_is_continued(model):
+    """Generated tokens are part of the text, however the caller ends the generation."""
     whole = list(model.generate(TOKENS[:4], 12, stop=()))
-    session = model.session()
+    session, alone = model.session(), model.session()
     first = list(session.generate(TOKENS[:4], 5, stop=()))
-    assert session.length == 4 + 5 - 1
-    assert first + list(session.generate(first[-1:], 7, stop=())) == whole
+    assert session.length == 4 + 5 and first == whole[:5]
+    expected = alone.logits([*TOKENS[:4], *first, 7, 8, 9])
+    assert abs(session.logits([7, 8, 9]) - expected[-3:]).max() < 1e-4 * abs(expected).max()
+    session.rewind(4 + 5)
+    assert abs(session.prefill([7]) - expected[-3]).max() < 1e-4 * abs(expected).max()
+    session.rewind(0)
+    for n, token in enumerate(session.generate(TOKENS[:4], 12, stop=())):
+        if n == 2:
+            break
+    assert session.length == 4 + 3 and token == whole[2]
+    session.rewind(4 + 3)
+    found = session.prefill([whole[3]])
+    alone.rewind(0)
+    assert abs(found - alone.prefill([*TOKENS[:4], *whole[:4]])).max() < 1e-4 * abs(found).max()
+    session.rewind(6)
+    assert session.length == 6 and list(session.generate([whole[2]], 3, stop=())) == whole[3:6]
     end = next(token for token in whole[2:] if whole.index(token) >= 2)
     session = model.session()
     first = list(session.generate(TOKENS[:4], 12, stop=[end]))
