@@ -29,8 +29,9 @@ def main(arguments: list[str]) -> int:
                         help="the library to compile (.so, with its C header), or the program alone (.mlir)")
     parser.add_argument("--cache", choices=CACHES, default="f32", help="the element type of keys and values that are "
                         "kept; f32 by default")
-    parser.add_argument("--activations", choices=ACTIVATIONS, default="f32", help="the type of activations in matmuls; f32 "
-                        "by default, bf16 is faster for prompts on processors with instructions for it, int8 for tokens after them")
+    parser.add_argument("--activations", choices=ACTIVATIONS, default="f32", help="the type of activations in "
+                        "matmuls; f32 by default, bf16 is faster for prompts on processors with instructions for it, "
+                        "int8 for tokens after them")
     parser.add_argument("--prepack", action="store_true", help="pack weights of 32 and 16 bits for faster matmuls, in "
                         "memory of each process")
     parser.add_argument("--target", default="host", help="the CPU targets of the library, as saccade-compile --target")

@@ -203,9 +203,9 @@ def load(path: str | os.PathLike[str], *, library: str | os.PathLike[str] | None
         cache: the element type of the caches of keys and values, "f32", "f16" or "bf16". With a library it is that of
             the library.
         activations: the type of the activations in matmuls, "f32", "bf16" or "int8". With "bf16", processors with
-            instructions for it (`v4-bf16`, `v4-amx`) read prompts faster; activations that are multiplied with blocks or
-            with weights in bfloat16 have 8 bits of mantissa. With "int8", x86 processors (from `v3` on) generate faster;
-            activations that are multiplied with blocks are rounded to 8 bits, 32 with one scale. Sums are f32.
+            instructions for it (`v4-bf16`, `v4-amx`) read prompts faster; activations that are multiplied with blocks
+            or with weights in bfloat16 have 8 bits of mantissa. With "int8", x86 processors (from `v3` on) generate
+            faster; activations that are multiplied with blocks are rounded to 8 bits, 32 with one scale. Sums are f32.
         prepack: packs weights of 32 and 16 bits for faster matmuls, in memory of the process.
         options: those of `saccade.compile`.
 

@@ -54,7 +54,8 @@ class Weights:
         """A matrix for `Body.contract`: in the element type of the file if that is a float, else in that of
         activations, or in f32 for int8."""
         stored = self._argument(name, (rows, columns))
-        return self._float(stored, "bf16" if self._activations == "bf16" else "f32") if stored.element == "i8" else stored
+        element = "bf16" if self._activations == "bf16" else "f32"
+        return self._float(stored, element) if stored.element == "i8" else stored
 
     def rows(self, name: str, indices: Value, shape: tuple[int, int]) -> Value:
         """The rows of a matrix [rows, columns] at indices [n] in f32 [n, columns]. An index out of range is the nearest

@@ -19,6 +19,7 @@ from saccade.torch.program import Program, Weight
 from saccade.torch.reader import load, read
 
 if TYPE_CHECKING:
+    from saccade.torch.cache_memory import cache
     from saccade.torch.compiled_gradients import Differentiable, differentiable
     from saccade.torch.flex import flex_attention
     from saccade.torch.overrides import disable, enable, enabled, register_flash_impl
@@ -31,7 +32,7 @@ _served.finds_profiler()
 _LAZY = {"Differentiable": "compiled_gradients", "differentiable": "compiled_gradients", "disable": "overrides",
          "enable": "overrides", "enabled": "overrides", "register_flash_impl": "overrides", "flex_attention": "flex",
          "scaled_dot_product_attention": "sdpa", "append_kvcache": "serving",
-         "flash_attn_with_kvcache": "serving"}  # fmt: skip
+         "cache": "cache_memory", "flash_attn_with_kvcache": "serving"}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -54,6 +55,7 @@ __all__ = [
     "Program",
     "Weight",
     "append_kvcache",
+    "cache",
     "compile",
     "differentiable",
     "disable",

@@ -14,7 +14,8 @@ struct BlockTraits {
   bool hasScales;        ///< whether scales are an operand
 };
 
-/// The elements of a block of attn.fake_quantize. Blocks whose largest magnitude is below `fakeQuantizedLeast` become 0.
+/// The elements of a block of attn.fake_quantize. A block whose largest magnitude is below `fakeQuantizedLeast`
+/// becomes 0.
 inline constexpr int64_t fakeQuantizedBlock = 32;
 inline constexpr double fakeQuantizedLeast = 0x1p-100;
 
