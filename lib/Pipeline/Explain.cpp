@@ -167,10 +167,14 @@ MaskTiling AttentionReport::tilingOf(int64_t queries) {
   int64_t panel = 2 * target.lanes(type.getWidth()), taskRows = op.getScheduleAttr().getRows();
   Type element = getElementTypeOrSelf(op.getQuery());
   int64_t group = chooseAttentionProduct(target, element, taskRows).groupRows();
+  int64_t block = isSplitKV ? std::min(queries, op.getSplitKvAttr().getQueries()) : 0;
   if (isSplitKV)
-    return {
-        queries,           op.getSplitKvAttr().getCols(), queries, proof.isExact ? 4 : panel, proof.isExact ? 4 : panel,
-        /*hasHoles=*/false};
+    return {block,
+            op.getSplitKvAttr().getCols(),
+            block,
+            proof.isExact ? 4 : panel,
+            proof.isExact ? 4 : panel,
+            /*hasHoles=*/false};
   return {queriesPerTask(op.getContext(), queries, op.getScheduleAttr()), op.getScheduleAttr().getCols(), group, panel,
           proof.isExact ? panel / 2 : panel};
 }
@@ -226,7 +230,8 @@ void AttentionReport::writeSizes() {
     if (size > maxPositions)
       return addLine("counts", "sizes beyond " + grouped(maxPositions) + " are not counted");
   // The run-time test compares the extent, not the length.
-  isSplitKV = op.getSplitKvAttr() && *sizes.queries <= op.getSplitKvAttr().getQueries();
+  isSplitKV =
+      op.getSplitKvAttr() && (op.getSplitKvAttr().getAll() || *sizes.queries <= op.getSplitKvAttr().getQueries());
   if (resolveInputs(inputs))
     writeCounts(inputs);
 }
@@ -308,7 +313,10 @@ void AttentionReport::write() {
   ScheduleAttr schedule = op.getScheduleAttr();
   std::string text = "tasks of at most " + grouped(schedule.getRows()) + " queries" +
                      (isForGPU ? "" : ", steps of " + grouped(schedule.getCols()) + " keys");
-  if (SplitKVAttr splitKV = op.getSplitKvAttr())
+  if (SplitKVAttr splitKV = op.getSplitKvAttr(); splitKV && splitKV.getAll())
+    text = "all queries in blocks of " + grouped(splitKV.getQueries()) + ": tasks of " + grouped(splitKV.getCols()) +
+           " keys, unpacked; the bits of a query do not depend on other queries";
+  else if (splitKV)
     text += "; up to " + grouped(splitKV.getQueries()) + " queries: tasks of " + grouped(splitKV.getCols()) + " keys" +
             (isForGPU ? "" : ", unpacked");
   if (isTiledByScript)

@@ -45,7 +45,8 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
 attn::SplitKVAttr saccade::scheduleSplitKVForGPU(MLIRContext *context, bool isOnWarpgroups) {
   // 16 rows are one mma.sync tile, 64 those of a warpgroup. Chunks of 256 keys give enough tasks to fill a GPU from a
   // few thousand keys on; the partial states of 16 rows take a few percent of the memory of the keys.
-  return attn::SplitKVAttr::get(context, /*queries=*/16, /*rows=*/isOnWarpgroups ? 64 : 16, /*cols=*/256);
+  return attn::SplitKVAttr::get(context, /*queries=*/16, /*rows=*/isOnWarpgroups ? 64 : 16, /*cols=*/256,
+                                /*all=*/false);
 }
 
 attn::ScheduleAttr saccade::scheduleDerivativeForGPU(Type element, int64_t depth, int64_t valueDepth,
@@ -161,9 +162,13 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
     if (!gpu)
       return signalPassFailure();
     WalkResult refused = getOperation().walk([&](attn::ScoringOpInterface op) {
-      if (!op.getStickBreaking())
+      auto attention = dyn_cast<attn::AttentionOp>(op.getOperation());
+      if (op.getStickBreaking())
+        op->emitOpError() << "has the normalizer stick_breaking, which has no kernels for GPUs";
+      else if (attention && attention.getSplitKvAttr() && attention.getSplitKvAttr().getAll())
+        op->emitOpError() << "uses split-KV for all queries, which has no kernels for GPUs";
+      else
         return WalkResult::advance();
-      op->emitOpError() << "has the normalizer stick_breaking, which has no kernels for GPUs";
       return WalkResult::interrupt();
     });
     if (refused.wasInterrupted())

@@ -57,7 +57,8 @@ attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context, bool hasAdjacen
   int64_t cols = hasAdjacentHeads ? 256 : 1024;
   while (cols > 256 && cols * bytesPerKey > chunkBytes)
     cols /= 2;
-  return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/tileRows > 0 ? tileRows : rowGroup, cols);
+  return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/tileRows > 0 ? tileRows : rowGroup, cols,
+                                /*all=*/false);
 }
 
 /// The bytes of a key and its value from which on a task has up to 64 rows: those of latent attention, whose heads
@@ -132,6 +133,19 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
   void runOnOperation() override {
     const CPUTarget *cpu = requireCPUTarget(getOperation(), target);
     if (!cpu)
+      return signalPassFailure();
+    WalkResult refused = getOperation().walk([&](attn::AttentionOp op) {
+      if (!op.getSplitKvAttr() || !op.getSplitKvAttr().getAll())
+        return WalkResult::advance();
+      if (op.getLseLow())
+        op.emitOpError() << "has gradients or tangents, and all queries use split-KV, expected one of them";
+      else if (op.getCuSeqlensQ())
+        op.emitOpError() << "has ragged queries, and all of them use split-KV, expected a batch of sequences";
+      else
+        return WalkResult::advance();
+      return WalkResult::interrupt();
+    });
+    if (refused.wasInterrupted())
       return signalPassFailure();
     getOperation().walk([&](attn::AttentionOp op) {
       if (op.getScheduleAttr())

@@ -65,6 +65,8 @@ struct QueryTiling {
   Results tile() {
     if (!op.getScheduleAttr())
       return op.emitOpError() << "has no schedule, expected attn-assign-schedule to run first";
+    if (op.getSplitKvAttr() && op.getSplitKvAttr().getAll())
+      return tileInBlocks(rewriter);
     Value isSplitKV = isSplit(rewriter);
     std::optional<int64_t> known = isSplitKV             ? getConstantIntValue(isSplitKV)
                                    : op.getSplitKvAttr() ? std::nullopt
@@ -87,6 +89,48 @@ struct QueryTiling {
 
   SmallVector<Value> splitKV(OpBuilder &b, Sequences &sequences, Value isUsed, ValueRange inits) {
     return tileSplitKV(b, op, sequences, isUsed, inits, /*onDevice=*/gpu, epilogue ? &*epilogue : nullptr);
+  }
+
+  /// Split-KV for blocks of queries, one after another: a query adds the keys in the order of a call of its own.
+  Results tileInBlocks(RewriterBase &b) {
+    Location loc = op.getLoc();
+    SmallVector<Value> inits;
+    if (failed(tensor::getOrCreateDestinations(b, loc, op, inits)))
+      return op.emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
+    auto extent = [&](attn::Dim dim) { return attn::getDimSize(b, loc, op.getQuery(), op.getQueryDims(), dim); };
+    OpFoldResult zero = b.getIndexAttr(0), batches = extent(attn::Dim::Batch), heads = extent(attn::Dim::Head),
+                 queries = extent(attn::Dim::Seq);
+    auto constant = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(b, loc, value); };
+    int64_t most = op.getSplitKvAttr().getQueries();
+    auto loop = scf::ForOp::create(b, loc, constant(0), getValueOrCreateConstantIndexOp(b, loc, queries),
+                                   constant(most), inits);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    AffineExpr first, count;
+    bindSymbols(b.getContext(), first, count);
+    auto rest = AffineMap::get(0, 2, {count - first, getAffineConstantExpr(most, b.getContext())}, b.getContext());
+    OpFoldResult size = affine::makeComposedFoldedAffineMin(b, loc, rest, {loop.getInductionVar(), queries});
+    SmallVector<OpFoldResult> offsets = {zero, zero, loop.getInductionVar()}, sizes = {batches, heads, size};
+    FailureOr<TilingResult> tile = op.getTiledImplementation(b, offsets, sizes);
+    if (failed(tile))
+      return failure();
+    auto block = cast<attn::AttentionOp>(tile->tiledOps[0]);
+    SmallVector<Slice> places;
+    SmallVector<Value> parts;
+    for (auto [i, whole] : llvm::enumerate(loop.getRegionIterArgs())) {
+      SmallVector<OpFoldResult> place, extents;
+      if (failed(op.getResultTilePosition(b, i, offsets, sizes, place, extents)))
+        return failure();
+      places.push_back(wholeSlice(place, extents));
+      parts.push_back(places.back().extract(b, loc, whole));
+    }
+    Sequences sequences(b, block, gpu);
+    SmallVector<Value> results = tileSplitKV(b, block, sequences, /*isUsed=*/nullptr, parts, /*onDevice=*/gpu);
+    for (auto [result, whole, place] : llvm::zip_equal(results, loop.getRegionIterArgs(), places))
+      result = place.insert(b, loc, result, whole);
+    scf::YieldOp::create(b, loc, results);
+    b.eraseOp(block);
+    return SmallVector<Value>(loop.getResults());
   }
 
   /// Emits the i1 condition that split-KV applies to all sequences. Null if it differs between sequences, or if `op`
@@ -297,7 +341,9 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
 
 FailureOr<SmallVector<Value>> saccade::tileQueries(RewriterBase &rewriter, attn::AttentionOp op, bool gpu) {
   OpBuilder::InsertionGuard guard(rewriter);
-  std::optional<OutputEpilogue> epilogue = OutputEpilogue::take(rewriter, op);
+  std::optional<OutputEpilogue> epilogue;
+  if (!op.getSplitKvAttr() || !op.getSplitKvAttr().getAll())
+    epilogue = OutputEpilogue::take(rewriter, op);
   rewriter.setInsertionPoint(op);
   FailureOr<SmallVector<Value>> results = QueryTiling{rewriter, op, gpu, epilogue}.tile();
   if (failed(results))

@@ -58,6 +58,7 @@ class Form(NamedTuple):
     is_part: bool = False  # the operands begin at positions that are given, and the results are merged with others
     epilogue: Epilogue | None = None
     weights: str | None = None  # the result are weights: with "given" or "computed" log-sum-exp; at positions given
+    is_stream: bool = False  # the bits of a query do not depend on the other queries of a call
 
     @property
     def precision(self) -> str:

@@ -80,9 +80,14 @@ def program(form: Form) -> str:
             f"}}\n")
 
 
+_STREAM = "#attn.split_kv<queries = 8, rows = 12, cols = 256, all = true>"
+"""The schedule of split-KV on CPUs for caches whose heads are adjacent, for any number of queries."""
+
+
 def _attention(form: Form, results: _Values, operands: list[str], clauses: list[str], types: _Values) -> str:
     """The op with these results, operands and clauses."""
-    return (f"  {_names(results)} = attn.attention {_joined([_tensors(form, operands), *clauses])}\n"
+    schedule = f" {{split_kv = {_STREAM}}}" if form.is_stream else ""
+    return (f"  {_names(results)} = attn.attention {_joined([_tensors(form, operands), *clauses])}{schedule}\n"
             f"    : ({_types(types)}) -> ({_types(results)})\n")
 
 

@@ -29,7 +29,7 @@ func.func @memory_in_a_loop(%n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   scf.for %i = %c0 to %n step %c1 {
-    // expected-error @+1 {{allocates in a loop, expected allocations in loops of tasks only}}
+    // expected-error @+1 {{allocates in a loop, expected allocations in loops that launch tasks only}}
     %tile = memref.alloc() : memref<8xf32>
   }
   return

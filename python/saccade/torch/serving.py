@@ -53,6 +53,7 @@ def flash_attn_with_kvcache(
     tree: torch.Tensor | None = None,
     return_softmax_lse: bool = False,
     layout: str = "bshd",
+    reproducible: str | None = None,
 ) -> Any:
     """Appends new keys and values to a cache in place, and attends to the cache, as FlashAttention's function of this
     name.
@@ -103,6 +104,10 @@ def flash_attn_with_kvcache(
         return_softmax_lse: also returns the log-sum-exp of the scores, [batch, heads, n], or [heads, total] of ragged
             sequences, float32 (float64 for float64).
         layout: "bshd", or "bhsd" for tensors [batch, heads, n, head_dim].
+        reproducible: "stream" gives a token equal bits however the text is cut into calls: as a prompt, in chunks, with
+            drafts, or alone; in any batch, in contiguous caches and pages. Prompts take longer. On CPUs, without
+            `cu_seqlens_q`, and without `ring` for several queries. None gives a token in a call of more than 8 others
+            bits than in one of fewer.
 
     Returns:
         The output [batch, n, heads, head_dim of v], or (output, log-sum-exp).
@@ -133,6 +138,7 @@ def flash_attn_with_kvcache(
         softmax_scale = _operands.check_finite_scale(softmax_scale, f"{name}: softmax_scale")
     rows_layout = layout if cu_seqlens_q is None else "shd"
     arguments.check(name, layout, {"q": q, "k": k, "v": v}, [k_cache, v_cache], ring, rows_layout)
+    _check_reproducible(name, reproducible, q, cu_seqlens_q is not None, ring is not None)
     batch = q.shape[0]
     if cu_seqlens_q is not None:
         batch, rows = arguments.ragged_of(name, cu_seqlens_q, seqlens_new=seqlens_new, ring=ring, tree=tree)
@@ -190,7 +196,8 @@ def flash_attn_with_kvcache(
         softmax_scale is not None, arguments.index_of(name, end),
         None if cu_seqlens_q is None else (arguments.index_of(name, cu_seqlens_q, "cu_seqlens_q"), None),
         arguments.index_of(name, page_table, table), kinds, lse=return_softmax_lse,
-        score="soft_cap" if softcap else None, rotation=rotation, append=append, tree=tree is not None)  # fmt: skip
+        score="soft_cap" if softcap else None, rotation=rotation, append=append, tree=tree is not None,
+        is_stream=reproducible is not None)  # fmt: skip
     operands = {"tree": tree, "scale": softmax_scale, "left": bounds[0], "kv_len": end, "cu_seqlens_q": cu_seqlens_q,
                 "page_table": page_table, "k_scale": scale_k, "v_scale": scale_v, "rotary_cos": rotary_cos,
                 "rotary_sin": rotary_sin}  # fmt: skip
@@ -300,6 +307,20 @@ def append_kvcache(
                 append=Append(arguments.index_of(name, at), count is not None, ring, cu_seqlens is not None))
     new += [at, *([] if count is None else [count]), *first_rows]
     call(name, form, [], [k_cache, v_cache, *scales], new, {"page_table": page_table}, True, table)
+
+
+def _check_reproducible(name: str, value: Any, q: torch.Tensor, is_ragged: bool, has_ring: bool) -> None:
+    if value is None:
+        return
+    if value != "stream":
+        kind = ValueError if isinstance(value, str) else TypeError
+        raise kind(f'{name}: reproducible is {value!r:.80}, expected "stream" or None')
+    if is_ragged or (has_ring and q.shape[1] != 1):
+        raise ValueError(f'{name}: reproducible="stream" is given with '
+                         f'{"cu_seqlens_q" if is_ragged else "a ring and several queries"}, expected one of them'
+                         + " (seqlens_new has sequences of different lengths in a padded batch)" * is_ragged)
+    if not q.is_cpu:
+        raise ValueError(f'{name}: reproducible="stream" is given with tensors on {q.device}, expected the CPU')
 
 
 # --- rings ------------------------------------------------------------------------------------------------------------

@@ -57,6 +57,14 @@ OpFoldResult atLeastOne(OpBuilder &b, Location loc, OpFoldResult value) {
   return arith::MaxSIOp::create(b, loc, cast<Value>(value), one).getResult();
 }
 
+/// Whether a tile of `heads` query heads has all of them.
+bool hasAllHeads(AttentionOp op, OpFoldResult heads, OpFoldResult queryHeads) {
+  if (isEqualConstantIntOrValue(heads, queryHeads))
+    return true;
+  auto size = dyn_cast<Value>(heads) ? cast<Value>(heads).getDefiningOp<tensor::DimOp>() : tensor::DimOp();
+  return size && size.getSource() == op.getQuery() && size.getConstantIndex() == op.getQueryDims().position(Dim::Head);
+}
+
 /// The first KV head and the number of KV heads of a tile of query heads, which is one head or whole groups.
 std::pair<OpFoldResult, OpFoldResult> keyHeads(OpBuilder &b, AttentionOp op, OpFoldResult head, OpFoldResult heads) {
   Location loc = op.getLoc();
@@ -64,6 +72,8 @@ std::pair<OpFoldResult, OpFoldResult> keyHeads(OpBuilder &b, AttentionOp op, OpF
   OpFoldResult keyHeads = getDimSize(b, loc, op.getKey(), op.getKeyDims(), Dim::Head);
   if (isEqualConstantIntOrValue(queryHeads, keyHeads))
     return {head, heads};
+  if (hasAllHeads(op, heads, queryHeads))
+    return {head, keyHeads};
   AffineExpr s0, s1, s2;
   bindSymbols(b.getContext(), s0, s1, s2);
   OpFoldResult group =
@@ -79,7 +89,8 @@ std::pair<OpFoldResult, OpFoldResult> keyHeads(OpBuilder &b, AttentionOp op, OpF
 bool hasWholeGroups(OpBuilder &b, AttentionOp op, OpFoldResult heads) {
   OpFoldResult queryHeads = getDimSize(b, op.getLoc(), op.getQuery(), op.getQueryDims(), Dim::Head);
   OpFoldResult keyHeads = getDimSize(b, op.getLoc(), op.getKey(), op.getKeyDims(), Dim::Head);
-  if (isConstantIntValue(heads, 1) || isConstantIntValue(keyHeads, 1) || queryHeads == keyHeads || heads == queryHeads)
+  if (isConstantIntValue(heads, 1) || isConstantIntValue(keyHeads, 1) || queryHeads == keyHeads ||
+      hasAllHeads(op, heads, queryHeads))
     return true;
   std::optional<int64_t> tile = getConstantIntValue(heads), queries = getConstantIntValue(queryHeads),
                          keys = getConstantIntValue(keyHeads);

@@ -136,7 +136,7 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 }
 
 LogicalResult SplitKVAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t queries, int64_t rows,
-                                  int64_t cols) {
+                                  int64_t cols, bool) {
   if (queries <= 0 || rows < queries || cols <= 0)
     return emitError() << "split_kv has queries " << queries << ", rows " << rows << ", cols " << cols
                        << ", expected positive tiles and rows for all queries of a head";

@@ -135,13 +135,17 @@ def Attn_SplitKVAttr : Attn_Attr<"SplitKV", "split_kv"> {
   let description = [{
     Used for at most `queries` queries. Keys and values are read unpacked, once for all query heads of a KV head. A task
     has at most `rows` rows (a row is one query of one head) and one chunk of `cols` keys; chunks start at absolute
-    multiples of `cols`. The states of the chunks are merged from left to right.
+    multiples of `cols`. The states of the chunks are merged from left to right. With `all`, more queries are computed in
+    the same way, in blocks of `queries` one after another: the bits of a query do not depend on how many others a call
+    has.
 
     ```mlir
     #attn.split_kv<queries = 8, rows = 12, cols = 1024>
+    #attn.split_kv<queries = 8, rows = 12, cols = 256, all = true>
     ```
   }];
-  let parameters = (ins "int64_t":$queries, "int64_t":$rows, "int64_t":$cols);
+  let parameters = (ins "int64_t":$queries, "int64_t":$rows, "int64_t":$cols,
+                        DefaultValuedParameter<"bool", "false">:$all);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }
