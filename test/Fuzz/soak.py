@@ -36,6 +36,7 @@ FUZZERS = [
     ("linear_calls.py", "--first-seed", 60, ["--tangents", "--calls-of-a-form=3"]),
     ("wrong_arguments.py", "--first-seed", 1000, []),
     ("serving_traces.py", "--first-seed", 1000, []),
+    ("reproducible_calls.py", "--first-seed", 1000, []),
     ("appended_rows.py", "--first-seed", 1000, []),
     ("jax_calls.py", "--first-seed", 160, []),
     ("jax_calls.py", "--first-seed", 100, ["--values=200"]),
@@ -62,7 +63,7 @@ FUZZERS = [
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]
 CALLS_OF_TORCH = ("random_calls.py", "stats_calls.py", "linear_calls.py", "wrong_arguments.py", "sdpa_calls.py", "flex_calls.py",
-                  "module_calls.py", "gradient_calls.py", "open_modules.py")
+                  "module_calls.py", "gradient_calls.py", "open_modules.py", "reproducible_calls.py")
 CALLS_OF_TRANSFORMERS = ("model_calls.py", "model_types.py")
 # Scripts that need several seconds before their first case; left out of a short run, since each is a test of its own.
 SLOW_TO_START = {"disk_cache.py", "frontend_operators.py", "raising_near_misses.py", "../Execution/GPU/mutants.py",

@@ -199,3 +199,21 @@ func.func @already_in_a_task(%x: tensor<48x8xf32>) -> tensor<48x8xf32> {
   }
   return %r : tensor<48x8xf32>
 }
+
+// Split-KV for all queries: a loop over blocks of eight, with the loops of split-KV in it, and no others.
+// CHECK-LABEL: @all_queries
+// CHECK-NOT: scf.forall (
+// CHECK: scf.for %{{.*}} = %c0 to %{{.*}} step %c8
+// CHECK: scf.forall (
+// CHECK: attn.accumulate {{.*}} unpacked
+// CHECK: scf.forall (
+// CHECK: attn.merge
+// CHECK: tensor.insert_slice
+// CHECK: scf.yield
+// CHECK-NOT: scf.forall (
+func.func @all_queries(%q: tensor<2x8x?x64xf32>, %k: tensor<2x2x?x64xf32>, %v: tensor<2x2x?x64xf32>) -> tensor<2x8x?x64xf32> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]
+      {split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 256, all = true>, schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<2x8x?x64xf32>, tensor<2x2x?x64xf32>, tensor<2x2x?x64xf32>) -> tensor<2x8x?x64xf32>
+  return %o : tensor<2x8x?x64xf32>
+}
