@@ -17,7 +17,7 @@ import torch
 
 sys.path[:0] = [str(Path(__file__).parent / "Inputs"), str(Path(__file__).parent.parent / "Python" / "Inputs")]
 from seeds import chosen_seeds, print_coverage, run_calls, seed_options
-from served_text import LENGTH, Text, random_cuts, serve
+from cut_text import LENGTH, Text, random_cuts, serve
 
 import saccade
 

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from served_text import LENGTH, Text, random_cuts, serve
+from cut_text import LENGTH, Text, random_cuts, serve
 
 import saccade
 from saccade.torch import flash_attn_with_kvcache
