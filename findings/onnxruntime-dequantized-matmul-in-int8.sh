@@ -6,7 +6,7 @@
 # with this runtime as the oracle of quantized graphs needs it.
 #
 # Seen, the largest difference from the product in float64, relative to the largest result: 5e-3 by default, 2e-7 with
-# level 1, 1e-7 without optimization. Fails if that changes.
+# level 1, 2e-7 without optimization. Fails if that changes.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -311,6 +311,8 @@ def _session(part: Any, outputs: Sequence[str]) -> Callable[[Sequence[Any]], Seq
                              "have no such type")  # fmt: skip
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    # Products with dequantized weights in float, as the operators say. The runtime rounds the other operand to 8 bits.
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     try:
         session = onnxruntime.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # classes of their own for each kind of error

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import saccade
 from saccade.onnx import ModelError, backend
-from saccade.onnx.partition import divide
+from saccade.onnx.partition import _session, divide
 
 VERSION = 20
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
@@ -83,6 +83,20 @@ def test_values_of_a_type_that_is_not_supported():
         assert str(prepared.plan) == "2 nodes in 1 part compiled by Saccade; run by ONNX Runtime: DequantizeLinear"
         products = np.exp(arrays[0].astype(np.float64) @ ((codes.astype(np.float64) - 128) * 0.01))
         np.testing.assert_allclose(prepared.run(arrays)[0], products / products.sum(-1, keepdims=True), rtol=1e-5)
+
+
+def test_the_runtime_multiplies_dequantized_weights_in_float():
+    """By default it rounds the other operand to 8 bits (findings/onnxruntime-dequantized-matmul-in-int8.sh)."""
+    random = np.random.default_rng(3)
+    codes = random.integers(-128, 128, (64, 32)).astype(np.int8)
+    nodes = [helper.make_node("DequantizeLinear", ["codes", "scale"], ["w"]), helper.make_node("MatMul", ["x", "w"], ["y"])]
+    weights = [onnx.numpy_helper.from_array(codes, "codes"), onnx.numpy_helper.from_array(np.float32(0.7), "scale")]
+    x = random.standard_normal((3, 64)).astype(np.float32)
+    made = model(nodes, [("x", F32, [3, 64])], [("y", F32, [3, 32])], weights)
+    expected = x.astype(np.float64) @ (codes * np.float64(np.float32(0.7)))
+    bound = 1e-5 * np.abs(expected).max()
+    assert np.abs(by_runtime(made, [x])[0] - expected).max() > 10 * bound
+    assert np.abs(_session(made, ["y"])([x])[0] - expected).max() < bound
 
 
 def test_a_model_that_is_not_supported_is_the_runtimes():
