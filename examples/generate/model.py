@@ -125,13 +125,17 @@ class Step(nn.Module):
     def forward(self, tokens, lengths, caches):
         """The logits [batch, tokens] after new tokens [batch, n]. `caches` has keys and values of each layer, which are
         updated, and `lengths` [batch] how many tokens are in them."""
-        decoder = self.decoder
         places = lengths[:, None] + torch.arange(tokens.shape[1])
+        return self.decoder.logits(self.output(tokens, places, caches, lengths)[:, -1])
+
+    def output(self, tokens, places, caches, *options):
+        """The output of the last block for tokens at these positions. `options` are passed on to `attend`."""
+        decoder = self.decoder
         x, cos, sin = decoder.embedding(tokens), decoder.cos[places], decoder.sin[places]
         for i, block in enumerate(decoder.blocks):
             k_cache, v_cache = caches[2 * i : 2 * i + 2]
-            x = block(x, cos, sin, lambda q, k, v: self.attend(q, k, v, k_cache, v_cache, lengths))
-        return decoder.logits(x[:, -1])
+            x = block(x, cos, sin, lambda q, k, v: self.attend(q, k, v, k_cache, v_cache, *options))
+        return x
 
     def new_caches(self, batch):
         shape = self.decoder.shape
