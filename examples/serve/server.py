@@ -107,7 +107,9 @@ async def streamed(first, events, text, answer, has_usage):
 
 async def complete(http):
     scheduler, context = http.app.state.scheduler, http.app.state.context
-    given, is_streamed, has_usage = parse(await read_body(http), context)
+    data = await read_body(http)
+    http.state.has_read = True
+    given, is_streamed, has_usage = parse(data, context)
     events, loop = asyncio.Queue(), asyncio.get_running_loop()
     request = Request(emit=lambda *each: loop.call_soon_threadsafe(events.put_nowait, each), **given)
     try:
@@ -158,7 +160,9 @@ async def metrics(http):
 async def on_refused(http, error):
     if isinstance(error, HTTPException):
         error = Refused(error.status_code, f"{http.method} {http.url.path[:200]}: {error.detail}.")
-    headers = {"Retry-After": "1"} if error.status in (429, 503) else None
+    headers = {"Retry-After": "1"} if error.status in (429, 503) else {}
+    if not getattr(http.state, "has_read", False):
+        headers["Connection"] = "close"  # else the rest of the body would be read, of any length
     return JSONResponse(error.body(), error.status, headers)
 
 

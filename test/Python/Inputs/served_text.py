@@ -121,14 +121,17 @@ class Serving:
     def __enter__(self):
         import time
 
+        import httpx
+
         self.thread.start()
         while not hasattr(self.server, "address"):
             assert self.thread.is_alive()
             time.sleep(0.01)
-        self.url = self.server.address
+        self.http = httpx.Client(base_url=self.server.address, verify=False, trust_env=False, timeout=30)
         return self
 
     def __exit__(self, *_):
+        self.http.close()
         self.server.should_exit = True
         self.thread.join(30)
         assert not self.thread.is_alive()
