@@ -77,7 +77,8 @@ def _tokens(prompt):
     elif isinstance(prompt, list) and all(type(each) is int and 0 <= each < 256 for each in prompt):
         tokens = bytes(prompt)
     else:
-        raise Refused(400, "prompt is not a string and not an array of tokens, which are numbers from 0 to 255.", "prompt")
+        raise Refused(400, "prompt is not a string and not an array of tokens, which are numbers from 0 to 255.",
+                      "prompt")  # fmt: skip
     if not tokens:
         raise Refused(400, "prompt is empty, expected at least one token.", "prompt")
     return tokens
@@ -113,8 +114,8 @@ def _stops(fields):
         encoded = tuple(each.encode(errors="replace") for each in stops)
         if all(0 < len(each) <= MAX_STOP_BYTES for each in encoded):
             return encoded
-    raise Refused(400, f"stop is not a string of 1 to {MAX_STOP_BYTES} bytes and not an array of at most {MAX_STOPS} of "
-                  "them.", "stop")  # fmt: skip
+    raise Refused(400, f"stop is not a string of 1 to {MAX_STOP_BYTES} bytes and not an array of at most {MAX_STOPS} "
+                  "of them.", "stop")  # fmt: skip
 
 
 class Text:
@@ -127,7 +128,8 @@ class Text:
     def add(self, token):
         """The text that is certain after one more token."""
         self._held += bytes([token])
-        keep = max((n for each in self._stops for n in range(1, len(each) + 1) if self._held.endswith(each[:n])), default=0)
+        begun = [n for each in self._stops for n in range(1, len(each) + 1) if self._held.endswith(each[:n])]
+        keep = max(begun, default=0)
         sure, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep:]
         return self._decoder.decode(sure)
 
@@ -143,7 +145,8 @@ class Answer:
 
     def __init__(self, request):
         self.request, self.generated = request, 0
-        self.head = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time()), "model": MODEL}
+        self.head = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time()),
+                     "model": MODEL}  # fmt: skip
 
     def body(self, text, reason):
         return {**self.head, "choices": [{"index": 0, "text": text, "logprobs": None, "finish_reason": reason}]}
@@ -155,7 +158,7 @@ class Answer:
 
 
 def failure(reason):
-    """What a client is told of a request that the server has ended."""
+    """The answer to a request that the server has ended."""
     if reason == "closed":
         return Refused(503, "The server shuts down.", code="shutting_down")
     return Refused(500, "A step of the model has failed.", code="step_failed")

@@ -20,8 +20,8 @@ log = logging.getLogger("serve")
 
 
 class Range(NamedTuple):
-    """Tokens of one page of a sequence, behind the `start` tokens that its pages have: a page of a prompt, the rest of a
-    prompt behind its whole pages, or one generated token. So how a text is divided depends on nothing but the text."""
+    """Tokens of one page of a sequence, behind the `start` tokens that its pages have: a page of a prompt, the rest of
+    a prompt behind its whole pages, or one generated token. How a text is divided depends on nothing but the text."""
 
     tokens: bytes
     start: int
@@ -148,7 +148,7 @@ class Scheduler:
                    ("accepted", "refused", "stop", "length", "cancelled", "closed", "error", "steps", "prompt_tokens",
                     "shared_tokens", "generated_tokens")}}  # fmt: skip
 
-    # --- the thread -----------------------------------------------------------------------------------------------------
+    # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _run(self):
         while True:

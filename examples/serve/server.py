@@ -167,7 +167,7 @@ async def on_refused(http, error):
 
 
 async def on_gone(http, error):
-    return Response(status_code=499)  # nobody reads it
+    return Response(status_code=499)  # of no client
 
 
 async def on_error(http, error):
@@ -190,7 +190,7 @@ def make_app(scheduler, context):
 
 
 class Server(uvicorn.Server):
-    """Says where it listens. When it is told to end, running requests have `grace` seconds."""
+    """Prints where it listens. When it ends, running requests have `grace` seconds."""
 
     def __init__(self, app, host, port, grace):
         super().__init__(uvicorn.Config(app, host, port, http="h11", ws="none", log_level="warning", access_log=False,
@@ -200,7 +200,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets=None):
         await super().startup(sockets)
         if self.started:
-            self.address = "http://{}:{}".format(*self.servers[0].sockets[0].getsockname()[:2])
+            self.address = "{}:{}".format(*self.servers[0].sockets[0].getsockname()[:2])
             print(f"listening on {self.address}", flush=True)
 
     async def shutdown(self, sockets=None):
@@ -228,7 +228,8 @@ def main():
     torch.set_num_threads(options.threads)
     print("compiling", flush=True)
     paged = PagedModel(model.load(), options.pages)
-    scheduler = Scheduler(paged, Pages(options.pages, paged.page_size), options.running, options.queue, options.step_tokens)
+    pages = Pages(options.pages, paged.page_size)
+    scheduler = Scheduler(paged, pages, options.running, options.queue, options.step_tokens)
     scheduler.start()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again when the server has ended
     Server(make_app(scheduler, paged.context), options.host, options.port, options.grace).run()

@@ -74,4 +74,5 @@ class PagedModel:
         lengths = torch.tensor([each.start for each in ranges], dtype=torch.int32)
         rows = [each.pages + [-1] * (self.entries - len(each.pages)) for each in ranges]
         with torch.inference_mode():
-            return self.step(tokens, places, offsets, lengths, torch.tensor(rows, dtype=torch.int32), self.pools).numpy()
+            tables = torch.tensor(rows, dtype=torch.int32)
+            return self.step(tokens, places, offsets, lengths, tables, self.pools).numpy()

@@ -20,7 +20,7 @@ class Component:
 
     @property
     def is_python(self) -> bool:
-        return self.sources[0].startswith("python/")
+        return self.sources[0].startswith(("python/", "examples/"))
 
     def tests(self, items: dict[str, Any]) -> list[Any]:
         """The component's tests among these, in the order of its patterns: its own come first. Items have a `kind`."""
@@ -126,6 +126,7 @@ COMPONENTS = [
     Component("Frameworks", _modules("torch/ jax/ transformers/"), (),
               ("torch_flex", "torch_sdpa", "torch_enabled", "torch_nested", "torch_distributed", "torch_traced_drop_ins", "torch_*",
                "transformers_*", "jax_attention", "jax_dot_product", "attention_functions")),
+    Component("Serve", ("examples/serve",), (), ("serve_scheduler", "serve_protocol", "serve_http", "serve_model")),
 ]
 
 

@@ -127,7 +127,9 @@ class Serving:
         while not hasattr(self.server, "address"):
             assert self.thread.is_alive()
             time.sleep(0.01)
-        self.http = httpx.Client(base_url=self.server.address, verify=False, trust_env=False, timeout=30)
+        host, port = self.server.address.split(":")
+        url = httpx.URL(scheme="http", host=host, port=int(port))
+        self.http = httpx.Client(base_url=url, verify=False, trust_env=False, timeout=30)
         return self
 
     def __exit__(self, *_):

@@ -274,9 +274,10 @@ def test_termination(grace):
     process = subprocess.Popen([sys.executable, os.path.join(inputs, "serve_process.py"), str(grace)], stdout=subprocess.PIPE,
                                text=True, env={**os.environ, "PYTHONPATH": path})
     try:
-        url = process.stdout.readline().split()[-1]
+        host, port = process.stdout.readline().split()[-1].split(":")
+        url = httpx.URL(scheme="http", host=host, port=int(port), path=PATH)
         count = 100 if grace == 30 else 450
-        with httpx.stream("POST", url + PATH, json=body(max_tokens=count, stream=True), timeout=30) as found:
+        with httpx.stream("POST", url, json=body(max_tokens=count, stream=True), timeout=30) as found:
             lines = (line for line in found.iter_lines() if line)
             next(lines)
             begin = time.monotonic()
@@ -299,7 +300,7 @@ def test_termination(grace):
 
 def connects(url):
     try:
-        httpx.get(url + "/health", timeout=2)
+        httpx.get(url, timeout=2)
     except httpx.ConnectError:
         return False
     return True
