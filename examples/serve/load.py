@@ -19,10 +19,12 @@ import time
 import httpx
 
 PREFIXES = [
-    "In a very dark Chamber, at a round Hole, about one third Part of an Inch broad, in the Shut of a Window, I placed ",
+    "In a very dark Chamber, at a round Hole, about one third Part of an Inch broad, in the Shut of a Window, I "
+    "placed ",
     "The Light of the Sun consists of Rays differently refrangible, and those Rays which differ in Colour ",
     "Query 31. Have not the small Particles of Bodies certain Powers, Virtues, or Forces, by which they act at a "
-    "distance, not only upon the Rays of Light for reflecting, refracting, and inflecting them, but also upon one another ",
+    "distance, not only upon the Rays of Light for reflecting, refracting, and inflecting them, but also upon one "
+    "another ",
     "",
 ]
 ENDS = ["a Glass Prism", "the white Paper", "the Red and the Violet", "Bodies", "the third Experiment", "Colours"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import json
 import os
@@ -264,6 +265,22 @@ def test_a_step_that_fails(serving, monkeypatch, caplog):
     assert b"[DONE]" not in found.content
     monkeypatch.undo()
     assert serving.http.post(PATH, json=body()).json()["choices"][0]["text"] == decoded(continued(PROMPT.encode(), 20))
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_the_load_client(serving, is_right):
+    import load
+
+    class Others(dict):
+        def setdefault(self, key, text):
+            return text + "."
+
+    client = load.Load(serving.http.base_url, 12, 2)
+    client.texts = {} if is_right else Others()
+    seconds, before, after = asyncio.run(client.run())
+    assert seconds < 30 and client.counts["answers"] >= client.counts["texts"] > 5
+    assert {error[:16] for error in client.errors} == (set() if is_right else {"another text of "})
+    assert after["pages_free"] == after["pages"] and after["generated_tokens_total"] > before["generated_tokens_total"]
 
 
 @pytest.mark.parametrize("grace", [30, 1])
