@@ -69,7 +69,7 @@ class Request:
             return int(logits.argmax())
         with np.errstate(over="ignore"):  # far below a small temperature
             sums = np.exp((logits.astype(np.float64) - logits.max()) / self.temperature).cumsum()
-        return int(np.searchsorted(sums, self.random.random() * sums[-1], side="right"))
+        return int(np.searchsorted(sums[:-1], self.random.random() * sums[-1], side="right"))
 
     def reason(self):
         """Why the text ends here, or None."""
