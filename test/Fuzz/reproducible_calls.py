@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 
 sys.path[:0] = [str(Path(__file__).parent / "Inputs"), str(Path(__file__).parent.parent / "Python" / "Inputs")]
-from seeds import chosen_seeds, print_coverage, run_calls, seed_options
 from cut_text import LENGTH, Text, random_cuts, serve
+from seeds import chosen_seeds, print_coverage, run_calls, seed_options
 
 import saccade
 
