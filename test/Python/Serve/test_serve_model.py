@@ -75,7 +75,7 @@ def test_tokens_are_those_of_the_step_of_the_example(paged):
     """Many sequences at once generate what the example's step generates for each alone. Its caches are contiguous, and
     its sums have another order, so two tokens may be chosen differently if their logits are nearly equal."""
     prompts = [TEXT[: 11 * number + 3] for number in range(10)] + [b"Qu. %d. " % number for number in range(4)]
-    scheduler = Scheduler(paged, Pages(64, 16), max_running=14)
+    scheduler = Scheduler(paged, Pages(64, 16), max_running=8)
     asked = [Asked(prompt, 20) for prompt in prompts]
     for each in asked:
         scheduler.submit(each.request)
