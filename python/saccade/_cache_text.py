@@ -1,13 +1,27 @@
 """The parts of a program that write new keys and values into a cache, and that compute keys and values from it: from
-pages of a pool, and from elements of 8 bits."""
+pages of a pool, and from elements of 8 and of 4 bits."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
-# MLIR's names of the element types of a cache, and the op that converts them to f32.
-STORED = {"int8": ("i8", "sitofp"), "float8_e4m3fn": ("f8E4M3FN", "extf"), "float8_e5m2": ("f8E5M2", "extf")}
+# MLIR's names of the element types of a cache, and the op that converts them to f32. Words of 32 bits have eight codes
+# of 4 bits, the lowest bits first; their zero point is 8 ("int4") or given ("uint4").
+STORED = {"int8": ("i8", "sitofp"), "float8_e4m3fn": ("f8E4M3FN", "extf"), "float8_e5m2": ("f8E5M2", "extf"),
+          "int4": ("i32", "sitofp"), "uint4": ("i32", "sitofp")}  # fmt: skip
+CODES_OF_WORD, ZERO_POINT = 8, 8
+
+
+def is_packed(stored: str) -> bool:
+    """Whether elements are codes in words."""
+    return stored in ("int4", "uint4")
+
+
+def stored_depth(stored: str, depth: int) -> int:
+    """The extent of a cache with head size `depth`."""
+    return depth // CODES_OF_WORD if is_packed(stored) else depth
 
 
 class Append(NamedTuple):
@@ -90,11 +104,12 @@ def _named(layout: str, type: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """The scales of elements of 8 bits."""
+    """The scales of quantized elements, and the zero points."""
 
     stored: str  # the element type, a key of STORED
     name: str
     kind: str | int  # as for `scale_type`
+    zero: str = ""  # the name of the zero points of "uint4", which have the kind of the scales
 
 
 class Rotation(NamedTuple):
@@ -131,15 +146,30 @@ class Rotation(NamedTuple):
         return lines
 
 
+def _code(name: str, at: str, read: Callable[[str], str]) -> list[str]:
+    """Ops that find the code %NAME of element `at`, in i32. `read` is the op that reads a word."""
+    return [f"%{name}_three = arith.constant 3 : index", f"%{name}_at = arith.shrui {at}, %{name}_three : index",
+            f"%{name}_word = {read(f'%{name}_at')}", f"%{name}_seven = arith.constant 7 : index",
+            f"%{name}_in = arith.andi {at}, %{name}_seven : index",
+            f"%{name}_n = arith.index_cast %{name}_in : index to i32", f"%{name}_two = arith.constant 2 : i32",
+            f"%{name}_shift = arith.shli %{name}_n, %{name}_two : i32",
+            f"%{name}_low = arith.shrui %{name}_word, %{name}_shift : i32",
+            f"%{name}_mask = arith.constant 15 : i32", f"%{name} = arith.andi %{name}_low, %{name}_mask : i32"]
+
+
 def computed(result: str, cache: str, layout: str, depth: int, element: str, scale: Scale | None,
              rotation: Rotation | None = None) -> str:
     """Ops that compute keys or values %result of type `element` from a cache with dimensions `layout`, in f32 or f64:
-    elements of 8 bits times their scale, then rotated."""
-    shape = "".join(f"{depth}x" if dim == "d" else "?x" for dim in layout)
+    elements of 8 bits, or codes of 4 bits without their zero point, times their scale, then rotated."""
+    def shape(depth: int) -> str:
+        return "".join(f"{depth}x" if dim == "d" else "?x" for dim in layout)
+
     stored, conversion = STORED[scale.stored] if scale else (element, "extf")
+    packed = scale is not None and is_packed(scale.stored)
     wide = "f64" if element == "f64" else "f32"
     computed_in = "f32" if scale else wide
-    cache_type, type = f"tensor<{shape}{stored}>", f"tensor<{shape}{element}>"
+    cache_type = f"tensor<{shape(stored_depth(scale.stored, depth) if scale else depth)}{stored}>"
+    type = f"tensor<{shape(depth)}{element}>"
     lines = []
     for i, dim in enumerate(layout):
         if dim != "d":
@@ -150,39 +180,64 @@ def computed(result: str, cache: str, layout: str, depth: int, element: str, sca
     is_blocks = isinstance(kind, int) and kind > 1
     identity = f"affine_map<({dims}) -> ({dims})>"
     maps, inputs, types, arguments = [identity], [f"%{cache}"], [cache_type], [f"%x: {stored}"]
-    factor = None if scale is None or is_blocks else f"%{scale.name}"
-    if factor and kind != "number":
+    if packed:  # words are no operand of elements
+        maps, inputs, types, arguments = [], [], [], []
+
+    def of_position(name: str, argument: str) -> str:
+        """A number, or an argument of the body for scales or zero points %name of this kind."""
+        if kind == "number":
+            return f"%{name}"
         per_position = [dim if dim != "d" else "0" for dim in layout if dim != "d" or kind == 1]
         scaled = "h" if kind == "head" else ", ".join(per_position)
         maps.append(f"affine_map<({dims}) -> ({scaled})>")
-        inputs.append(factor)
+        inputs.append(f"%{name}")
         types.append(scale_type(kind, layout))  # type: ignore[arg-type]
-        arguments.append("%factor: f32")
-        factor = "%factor"
-    body = [f"%{dim} = linalg.index {i} : index" for i, dim in enumerate(layout)] if rotation or is_blocks else []
+        arguments.append(f"%{argument}: f32")
+        return f"%{argument}"
+
+    factor = None if scale is None or is_blocks else of_position(scale.name, "factor")
+    zero = of_position(scale.zero, "zero") if scale and scale.zero and not is_blocks else None
+    has_indices = rotation or is_blocks or packed
+    body = [f"%{dim} = linalg.index {i} : index" for i, dim in enumerate(layout)] if has_indices else []
 
     def place(depth_index: str) -> str:
         return ", ".join(depth_index if dim == "d" else f"%{dim}" for dim in layout)
 
     def number(name: str, at: str) -> str:
         """Converts element %NAME at depth `at`, and multiplies it by the scale of its block."""
+        if packed:
+            body.extend(_code(name, at, lambda word: f"tensor.extract %{cache}[{place(word)}] : {cache_type}"))
         if stored != computed_in:
             body.append(f"%{name}_wide = arith.{conversion} %{name} : {stored} to {computed_in}")
             name += "_wide"
         if scale and is_blocks:
             size = depth // kind  # type: ignore[operator]
             body.extend([f"%{name}_bits = arith.constant {size.bit_length() - 1} : index",
-                         f"%{name}_block = arith.shrui {at}, %{name}_bits : index",
-                         f"%{name}_scale = tensor.extract %{scale.name}[{place(f'%{name}_block')}] : "
-                         f"{scale_type(kind, layout)}",  # type: ignore[arg-type]
-                         f"%{name}_scaled = arith.mulf %{name}, %{name}_scale : f32"])
-            name += "_scaled"
-        return f"%{name}"
+                         f"%{name}_block = arith.shrui {at}, %{name}_bits : index"])
+
+        def of_block(numbers: str, what: str) -> str:
+            body.append(f"%{name}_{what} = tensor.extract %{numbers}[{place(f'%{name}_block')}] : "
+                        f"{scale_type(kind, layout)}")  # type: ignore[arg-type]
+            return f"%{name}_{what}"
+
+        if scale and packed:
+            own_zero = zero or (of_block(scale.zero, "zero") if scale.zero else f"%{name}_zero")
+            if not scale.zero:
+                body.append(f"{own_zero} = arith.constant {ZERO_POINT}.0 : f32")
+            body.append(f"%{name}_less = arith.subf %{name}, {own_zero} : f32")
+            subtracted = f"{name}_less"
+        else:
+            subtracted = name
+        if scale and is_blocks:
+            body.append(f"%{name}_scaled = arith.mulf %{subtracted}, {of_block(scale.name, 'scale')} : f32")
+            subtracted = f"{name}_scaled"
+        return f"%{subtracted}"
 
     value = number("x", "%d")
     if rotation:
         body += rotation.partner(depth)
-        body.append(f"%y = tensor.extract %{cache}[{place('%partner')}] : {cache_type}")
+        if not packed:
+            body.append(f"%y = tensor.extract %{cache}[{place('%partner')}] : {cache_type}")
         other = number("y", "%partner")
         for name in ("cos", "sin"):
             body.append(f"%{name} = tensor.extract %rotary_{name}[%s, %pair] : {rotation.type}")
@@ -205,7 +260,8 @@ def computed(result: str, cache: str, layout: str, depth: int, element: str, sca
     iterators = ", ".join(['"parallel"'] * len(layout))
     lines += [f"%{result} = linalg.generic {{indexing_maps = [{', '.join([*maps, identity])}], "
               f"iterator_types = [{iterators}]}}",
-              f"    ins({', '.join(inputs)} : {', '.join(types)}) outs(%{result}_empty : {type}) {{",
-              f"^bb0({', '.join(arguments)}, %_: {element}):", *(f"  {line}" for line in body),
+              (f"    ins({', '.join(inputs)} : {', '.join(types)})" if inputs else "   ")
+              + f" outs(%{result}_empty : {type}) {{",
+              f"^bb0({', '.join([*arguments, f'%_: {element}'])}):", *(f"  {line}" for line in body),
               f"  linalg.yield {value} : {element}", f"}} -> {type}"]
     return "".join(f"  {line}\n" for line in lines)

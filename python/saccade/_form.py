@@ -85,6 +85,7 @@ class Form(NamedTuple):
         of_query, of_key = self.ragged or (None, None)
         sink, is_number = self.sink or (None, False)
         scales = [_cache_text.scale_type(kind, self.key_layout) for _, kind in self.scales or ()] or (None, None)
+        zeros = [stored == "uint4" for stored, _ in self.scales or ()] or (False, False)
         rotary = self.rotation and self.rotation.type
         types = (
             ("tree", self.tree and "tensor<?x?x?xi1>"),
@@ -101,6 +102,8 @@ class Form(NamedTuple):
             ("seed", self.dropout),
             ("k_scale", scales[0]),
             ("v_scale", scales[1]),
+            ("k_zero", zeros[0] and scales[0]),
+            ("v_zero", zeros[1] and scales[1]),
             ("rotary_cos", rotary),
             ("rotary_sin", rotary),
         )  # fmt: skip

@@ -7,13 +7,13 @@ import operator
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from saccade import _arrays, _cache_text, _gpu, _parameters
+from saccade import _arrays, _cache_text, _gpu, _packed, _parameters
 from saccade._arrays import Array
 from saccade._form import Operands, key_layout
 
 # MLIR's names of the element types of torch and NumPy.
 ELEMENTS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-_QUANTIZED = " or ".join(", ".join(_cache_text.STORED).rsplit(", ", 1))
+_QUANTIZED = "int8, float8_e4m3fn, float8_e5m2 or uint8"
 Kind: TypeAlias = tuple[bool, bool]
 """Of q, k, v and the other tensors of a call: whether they are torch tensors, and whether they are on a GPU."""
 # Larger than any position, and small enough that sums with it do not overflow 64 bits.
@@ -226,15 +226,19 @@ def check_page_table(page_table: Any, cu_seqlens_k: Any, q: Any) -> str:
     return integer_type("page_table", page_table)
 
 
-def check_scales(k_scale: Any, v_scale: Any, q: Any, k: Any, v: Any, layout: Any, is_ragged: bool,
-                 is_paged: bool) -> tuple[tuple[tuple[str, str | int], tuple[str, str | int]], tuple[Any, Any]]:
+def check_scales(k_scale: Any, v_scale: Any, k_zero: Any, v_zero: Any, q: Any, k: Any, v: Any, layout: Any,
+                 is_ragged: bool, is_paged: bool) -> tuple[tuple[tuple[str, str | int], ...], dict[str, Any]]:
     """The element types of quantized keys and values with the kinds of their scales (`_cache_text.scale_type`), and the
-    values of the scales. Scales of positions get the dimension of the depth, of extent 1. `check_shapes` reports other
-    element types."""
+    scales and zero points by their names. Those of positions get the dimension of the depth, of extent 1.
+    `check_shapes` reports other element types."""
     check_layout(layout, is_ragged)
     dims = key_layout(layout, is_paged)
     kinds: list[str | int] = []
     values = []
+    stored = [_packed.name_of(dtype_name(x) if hasattr(x, "dtype") else "", zero is not None)
+              for x, zero in ((k, k_zero), (v, v_zero))]  # fmt: skip
+    depths = [x.shape[dims.index("d")] * (_packed.CODES_OF_BYTE if _cache_text.is_packed(name) else 1)
+              if len(getattr(x, "shape", ())) == len(dims) else None for name, x in zip(stored, (k, v))]  # fmt: skip
     for name, x, other in (("k_scale", k_scale, "v_scale"), ("v_scale", v_scale, "k_scale")):
         if x is None:
             raise TypeError(f"{name} is None, expected a scale, as {other} is given: k and v are both quantized, or "
@@ -256,9 +260,9 @@ def check_scales(k_scale: Any, v_scale: Any, q: Any, k: Any, v: Any, layout: Any
             kinds.append("head")
             values.append(x)
         elif x.ndim == len(dims):
-            cache = {"k_scale": k, "v_scale": v}[name]
             blocks = x.shape[dims.index("d")]
-            check_blocks(name, blocks, cache.shape[dims.index("d")] if len(cache.shape) == len(dims) else blocks)
+            depth = depths["kv".index(name[0])]
+            check_blocks(name, blocks, blocks if depth is None else depth)
             kinds.append(blocks)
             values.append(x)
         else:
@@ -266,8 +270,26 @@ def check_scales(k_scale: Any, v_scale: Any, q: Any, k: Any, v: Any, layout: Any
             heads = "one for each KV head, " if "h" in dims else ""
             raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected {expected}: one scale, {heads}one for "
                             f'each position, "{dims.replace("d", "")}", or for blocks of its elements, "{dims}"')
-    stored = [dtype_name(x) if hasattr(x, "dtype") else "" for x in (k, v)]
-    return ((stored[0], kinds[0]), (stored[1], kinds[1])), (values[0], values[1])
+    operands = dict(zip(("k_scale", "v_scale"), values))
+    for i, (name, x) in enumerate((("k_zero", k_zero), ("v_zero", v_zero))):
+        if x is not None:
+            operands[name] = _check_zero(name, x, stored[i], (k_scale, v_scale)[i], operands[f"{name[0]}_scale"], q)
+    return ((stored[0], kinds[0]), (stored[1], kinds[1])), operands
+
+
+def _check_zero(name: str, x: Any, stored: str, scale: Any, of_scale: Any, q: Any) -> Any:
+    """Zero points for a scale, which becomes `of_scale` in the program."""
+    if not _cache_text.is_packed(stored):
+        raise TypeError(f"{name} is given, expected None: {name[0]} has element type {stored}, and only elements of 4 "
+                        "bits (uint8) have zero points")  # fmt: skip
+    if isinstance(of_scale, float):
+        return _parameters.number(name, float(x) if getattr(x, "ndim", None) == 0 else x)
+    check_kind(name, x, kind_of(q))
+    if dtype_name(x) != "float32":
+        raise TypeError(f"{name} has element type {dtype_name(x)}, expected float32")
+    if tuple(x.shape) != tuple(scale.shape):
+        raise ValueError(f"{name} has shape {tuple(x.shape)}, expected {tuple(scale.shape)}, that of {name[0]}_scale")
+    return x.reshape(of_scale.shape) if x.ndim != of_scale.ndim else x
 
 
 def check_blocks(name: str, blocks: int, depth: int) -> None:
@@ -432,7 +454,7 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, operands: Operands |
             pages = "" if page_table is None or name == "q" else ", where b are the pages"
             raise TypeError(f'{name} has {found}, expected {len(dims)}: layout "{dims}"{pages}')
         if is_quantized and name != "q":
-            if dtype_name(x) not in _cache_text.STORED:
+            if _packed.name_of(dtype_name(x), False) not in _cache_text.STORED:
                 raise TypeError(f"{name} has element type {dtype_name(x)}, expected {_QUANTIZED}: {name}_scale is "
                                 "given")
             continue
@@ -443,6 +465,8 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, operands: Operands |
             raise TypeError(f"{name} has element type {dtype_name(x)}, expected {dtype_name(q)}, that of q")
 
     size, key, value = (dict(zip(dims, x.shape)) for dims, x in ((layout, q), (key_dims, k), (key_dims, v)))
+    for extents, x in ((key, k), (value, v)):
+        extents["d"] *= _packed.CODES_OF_BYTE if is_quantized and dtype_name(x) == "uint8" else 1
 
     def same(name: str, dim: str, what: str, expected: int, whose: str) -> None:
         found = {"k": key, "v": value}[name].get(dim, expected)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from saccade import _epilogue, _functions, _normalizers, _operands
+from saccade import _epilogue, _functions, _normalizers, _operands, _packed
+from saccade._cache_text import is_packed
 from saccade._form import Operands, key_layout
 from saccade.masks import Mask
 from saccade.scores import Score
@@ -31,7 +32,7 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     of the parameters of `saccade.attention`, which states the exceptions. The caller checks q, k, v and the layout:
     None and 0 stand for an element type and head dimensions that they do not have."""
     (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale,
-     v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, gate, gate_activation,
+     v_scale, k_zero, v_zero, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, gate, gate_activation,
      layout) = given
     captures: tuple[Any, ...] = ()
     operands: Operands = {}
@@ -89,9 +90,10 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
             operands["rate"], operands["seed"] = more
     if layout is None:
         layout = "bhsd" if ragged is None else "shd"
-    if k_scale is not None or v_scale is not None:
-        scales, (operands["k_scale"], operands["v_scale"]) = _operands.check_scales(
-            k_scale, v_scale, q, k, v, layout, ragged is not None, pages is not None)
+    if any(x is not None for x in (k_scale, v_scale, k_zero, v_zero)):
+        scales, more = _operands.check_scales(k_scale, v_scale, k_zero, v_zero, q, k, v, layout, ragged is not None,
+                                              pages is not None)  # fmt: skip
+        operands |= more
     if gate is not None:
         epilogue, more = _epilogue.read(gate, gate_activation, layout)
         operands.update(more)
@@ -110,6 +112,8 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
         axis = layout.index("d")
         element, head_dim = q.dtype, q.shape[axis]
         head_dim_v = v.shape[axis if pages is None else key_layout(layout, True).index("d")]
+        if scales is not None and is_packed(scales[1][0]):
+            head_dim_v *= _packed.CODES_OF_BYTE
     except (ValueError, IndexError, TypeError, AttributeError, RuntimeError):  # the last one of nested ones
         element, head_dim, head_dim_v = None, 0, 0
     fields = (element, head_dim, head_dim_v, layout, alignment, sides, scale is not None, length, ragged, pages, scales,

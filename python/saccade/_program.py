@@ -168,40 +168,51 @@ def _region_clauses(form: Form) -> list[str]:
 
 
 def caches_of(form: Form) -> list[tuple[str, str]]:
-    """The arguments k and v, and their scales of positions: the caches that new rows are appended to."""
-    elements = [_cache_text.STORED[stored][0] for stored, _ in form.scales or ()] or [form.element] * 2
+    """The arguments k and v, and their scales and zero points of positions: the caches that new rows are appended
+    to."""
+    depths, elements = [form.head_dim, form.head_dim_v], [form.element] * 2
+    if form.scales:
+        depths = [_cache_text.stored_depth(stored, depth) for (stored, _), depth in zip(form.scales, depths)]
+        elements = [_cache_text.STORED[stored][0] for stored, _ in form.scales]
     types = dict(form.operands())
     return [(name, _tensor(form, depth, element, form.key_layout))
-            for name, depth, element in zip("kv", (form.head_dim, form.head_dim_v), elements)] + [
-        (f"{name}_scale", types[f"{name}_scale"]) for name, (_, kind) in zip("kv", form.scales or ())
-        if _cache_text.is_cached(kind)]  # fmt: skip
+            for name, depth, element in zip("kv", depths, elements)] + [
+        (f"{name}_{what}", types[f"{name}_{what}"]) for what in ("scale", "zero")
+        for name, (_, kind) in zip("kv", form.scales or ())
+        if _cache_text.is_cached(kind) and f"{name}_{what}" in types]  # fmt: skip
 
 
 def _keys(form: Form, tensors: _Values, types: dict[str, str]) -> tuple[str, list[str], _Values, _Values]:
     """The ops that make keys and values of the arguments k and v, `tensors`: they append, read pages, and convert. Also
     the names of keys and values, the arguments of new rows, and the caches that are updated. `types` are those of the
     operands."""
-    before, keys, scale_names = "", ["k", "v"], [f"{name}_scale" for name in "kv"]
+    before, keys, updated = "", ["k", "v"], set[str]()
     caches = caches_of(form) if form.append else []
     new = form.append.inputs(caches) if form.append else []
     table = types.get("page_table", "")
     if form.append:
         before += form.append.text(caches, form.key_layout, table or None)
         updated = {name for name, _ in caches}
-        keys, scale_names = ([f"{name}_updated" if name in updated else name for name in names]
-                             for names in (keys, scale_names))
+        keys = [f"{name}_updated" for name in keys]
+
+    def of_positions(name: str, kind: str | int) -> str:
+        """The name of scales or zero points, after an append and in pages."""
+        nonlocal before
+        result = f"{name}_updated" if name in updated else name
+        if form.pages and _cache_text.is_cached(kind):
+            before += _cache_text.paged(f"{result}_paged", result, types[name], form.key_layout, table)
+            result += "_paged"
+        return result
+
     for i, (_, type) in enumerate(tensors) if form.pages else ():
         before += _cache_text.paged(f"{keys[i]}_paged", keys[i], type, form.key_layout, table)
         keys[i] += "_paged"
     for i, (name, _) in enumerate(tensors):
         scale_of, rotation = None, form.rotation if name == "k" else None
         if form.scales:
-            scale_name, (element, kind) = scale_names[i], form.scales[i]
-            if form.pages and _cache_text.is_cached(kind):
-                before += _cache_text.paged(f"{scale_name}_paged", scale_name, types[f"{name}_scale"], form.key_layout,
-                                            table)  # fmt: skip
-                scale_name += "_paged"
-            scale_of = _cache_text.Scale(element, scale_name, kind)
+            stored, kind = form.scales[i]
+            zero = of_positions(f"{name}_zero", kind) if f"{name}_zero" in types else ""
+            scale_of = _cache_text.Scale(stored, of_positions(f"{name}_scale", kind), kind, zero)
         if scale_of or rotation:
             before += _cache_text.computed(f"{name}_float", keys[i], form.key_layout,
                                            (form.head_dim, form.head_dim_v)[i], form.element, scale_of, rotation)

@@ -23,6 +23,7 @@ from saccade import (
     _gpu,
     _normalizers,
     _operands,
+    _packed,
     _options,
     _program,
     _served,
@@ -137,6 +138,8 @@ def attention(
     page_table: Array | None = None,
     k_scale: float | Array | None = None,
     v_scale: float | Array | None = None,
+    k_zero: float | Array | None = None,
+    v_zero: float | Array | None = None,
     qk_type: str | None = None,
     sink: float | Array | None = None,
     dropout_p: float = 0,
@@ -203,13 +206,15 @@ def attention(
             page_table[b, i]. Pages may be in any order and shared. Entries after kv_len are not read; another page
             that is not in the pool is a ValueError. With cu_seqlens_q, without cu_seqlens_k, batch n is sequence n. It
             has no gradient.
-        k_scale: k is quantized: of int8, float8_e4m3fn or float8_e5m2, and its elements times k_scale are the keys. A
-            number, or a float32 array of q's kind: of no dimensions, [KV heads], or with one scale for each position
+        k_scale: k is quantized: of int8, float8_e4m3fn or float8_e5m2, and its elements times k_scale are the keys; or
+            of uint8 with head_dim / 2 bytes, each of two codes of 4 bits, the low bits first, and the keys are
+            (code - 8) * k_scale, or (code - k_zero) * k_scale. head_dim is then a multiple of 8. A number, or a float32 array of q's kind: of no dimensions, [KV heads], or with one scale for each position
             and head, which has the shape of k without head_dim; in place of head_dim it may have the number of blocks
             of successive elements, of a power of two, of which each has a scale. The product is computed in float32 and
             converted to q's element type, except that a kernel may apply the scale after the conversion, which is at
             least as exact. NaN gives NaN. It has no gradient.
         v_scale: the same for v, which may be of another of these types; both or neither are given.
+        k_zero, v_zero: zero points of codes of 4 bits: float32 arrays of the shape of the scale, or numbers.
         qk_type: "int8" permits that queries and keys are rounded to int8 for q k^T, as SageAttention does: keys without
             their mean, with a scale for each row. It is faster on CPUs with AVX512_VNNI unless they multiply q's
             element type in tile registers (bfloat16 with AMX), and ignored elsewhere, on GPUs, for at most 8 queries,
@@ -275,8 +280,8 @@ def attention(
     if unknown:
         raise _operands.unknown_option(unknown, DEFAULTS)
     given = (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table,
-             k_scale, v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, gate, gate_activation,
-             layout)
+             k_scale, v_scale, k_zero, v_zero, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, gate,
+             gate_activation, layout)
     if is_compiling():
         return _trace(q, k, v, given, target, stream, out)
     if (_served.is_on or _served.profiler._is_profiler_enabled) and _served.is_new_call():
@@ -337,14 +342,15 @@ def attention(
             assert recorder is not None
             return recorder.call(plan.recorded, target, q, k, v, values, out, stream)
         call = plan.call if stream is None else functools.partial(plan.into, stream=stream)
+        caches = (k, v) if plan.form.scales is None else _packed.in_words(plan.form, k, v)
         if output is None:
             output = plan.empty_like(q) if plan.head_dim_v is None else plan.output(q)
         if not plan.has_lse and not plan.has_max and not plan.tallies:
-            call(q, k, v, *values, output)
+            call(q, *caches, *values, output)
             result = output
         else:
             result = plan.results(q, output, lse)
-            call(q, k, v, *values, *result)
+            call(q, *caches, *values, *result)
     except Exception as error:
         _explain(error, q, k, v, out, operands, plan.form, values, {"score": score, "mask": mask, "weight": weight,
                   "normalizer": normalizer, **{f"tally_{i}": tally.function for i, tally in enumerate(stats or ())}})

@@ -48,7 +48,7 @@ def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: str | None,
 
 
 def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, target: str | None, options: dict[str, Any]) -> Any:
-    for name in ("page_table", "k_scale", "v_scale", "seed", "stats"):
+    for name in ("page_table", "k_scale", "v_scale", "k_zero", "v_zero", "seed", "stats"):
         if options[name] is not None:
             raise TypeError(f"{name} is not traced")
     layout = _with_tensors(q, k, v, options)
