@@ -10,6 +10,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -137,6 +139,8 @@ private:
   };
   std::optional<ReadTile> findReadTile(tensor::ExtractOp read, ArrayRef<OpFoldResult> offsets, const Slice &slice,
                                        unsigned seq, unsigned depth, DenseMap<Value, Value> &tiles);
+  std::optional<ReadTile> findSlice(tensor::ExtractOp read, ArrayRef<OpFoldResult> offsets, const Slice &slice,
+                                    unsigned seq, unsigned depth, DenseMap<Value, Value> &tiles);
   std::pair<Value, AffineMap> emitInput(Value input, AffineMap map, ArrayRef<OpFoldResult> offsets, const Slice &slice,
                                         unsigned seq, unsigned depth);
 };
@@ -169,16 +173,18 @@ std::pair<Value, AffineMap> TileEmitter::emitInput(Value input, AffineMap map, A
   return {part.extract(b, loc, input), AffineMap::get(2, 0, exprs, b.getContext())};
 }
 
+/// The loop that `index` counts.
+static std::optional<unsigned> loopOf(Value index) {
+  auto op = index.getDefiningOp<linalg::IndexOp>();
+  return op ? std::optional<unsigned>(op.getDim()) : std::nullopt;
+}
+
 /// The body of an expansion may read any element of the position that it computes an element for: the other element of
 /// a rotated pair, or the scale of a block of elements. Those of inputs, and of pages, are in a tile. `tiles` has the
 /// tiles of inputs, and gets those of pages. Returns no tile for other reads, of which the indices are absolute.
 std::optional<TileEmitter::ReadTile> TileEmitter::findReadTile(tensor::ExtractOp read, ArrayRef<OpFoldResult> offsets,
                                                                const Slice &slice, unsigned seq, unsigned depth,
                                                                DenseMap<Value, Value> &tiles) {
-  auto loopOf = [](Value index) -> std::optional<unsigned> {
-    auto op = index.getDefiningOp<linalg::IndexOp>();
-    return op ? std::optional<unsigned>(op.getDim()) : std::nullopt;
-  };
   ValueRange indices = read.getIndices();
   if (Value tile = tiles.lookup(read.getTensor())) {
     for (auto [dim, index] : llvm::enumerate(indices))
@@ -188,7 +194,9 @@ std::optional<TileEmitter::ReadTile> TileEmitter::findReadTile(tensor::ExtractOp
   }
   SmallVector<tensor::ExtractSliceOp> slices;
   auto paged = dyn_cast_or_null<PagedOp>(findProducer(read.getTensor(), slices));
-  if (!paged || !slices.empty())
+  if (!paged)
+    return findSlice(read, offsets, slice, seq, depth, tiles);
+  if (!slices.empty())
     return std::nullopt;
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   Slice part;
@@ -205,6 +213,43 @@ std::optional<TileEmitter::ReadTile> TileEmitter::findReadTile(tensor::ExtractOp
   Value &tile = tiles[read.getTensor()];
   tile = emit(paged.getResult(), paged.getDims(), part).tile;
   return ReadTile{tile, zero, indices[*paged.getDims().position(Dim::Depth)]};
+}
+
+/// The rows of a tensor in memory that a tile reads, of which the last dimension is read by any index.
+std::optional<TileEmitter::ReadTile> TileEmitter::findSlice(tensor::ExtractOp read, ArrayRef<OpFoldResult> offsets,
+                                                            const Slice &slice, unsigned seq, unsigned depth,
+                                                            DenseMap<Value, Value> &tiles) {
+  ValueRange indices = read.getIndices();
+  unsigned last = indices.size() - 1, rows = 0;
+  if (indices.empty() || !isInMemory(read.getTensor()))
+    return std::nullopt;
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  Slice part;
+  for (auto [i, index] : llvm::enumerate(indices.drop_back())) {
+    std::optional<unsigned> loop = loopOf(index);
+    if (!loop || *loop == depth)
+      return std::nullopt;
+    rows += *loop == seq;
+    *loop == seq ? part.add(offsets[seq], slice.sizes[seq], one) : part.addPosition(offsets[*loop]);
+  }
+  if (rows != 1)
+    return std::nullopt;
+  part.add(zero, tensor::getMixedSize(b, loc, read.getTensor(), last), one);
+  Value &tile = tiles[read.getTensor()];
+  if (!tile)
+    tile = part.extract(b, loc, read.getTensor());
+  return ReadTile{tile, zero, indices[last]};
+}
+
+/// Whether a read of row and element of a tile is known to be in bounds: the row is that of the loop, and the element is
+/// the position along the depth, or that position divided by a power of two.
+static bool isInBounds(Value element, int64_t extent, unsigned depth, int64_t depthExtent) {
+  APInt bits(64, 0);
+  if (auto shift = element.getDefiningOp<arith::ShRUIOp>();
+      shift && matchPattern(shift.getRhs(), m_ConstantInt(&bits)) && bits.ult(32))
+    element = shift.getLhs();
+  return loopOf(element) == depth && !ShapedType::isDynamic(extent) && !ShapedType::isDynamic(depthExtent) &&
+         (depthExtent - 1) >> bits.getZExtValue() < extent;
 }
 
 Value TileEmitter::emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> offsets, const Slice &slice, unsigned seq,
@@ -232,16 +277,21 @@ Value TileEmitter::emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> of
   IRMapping mapping;
   op.getRegion().cloneInto(&tile.getRegion(), mapping);
   OpBuilder::InsertionGuard guard(b);
+  DenseSet<Operation *> rows;
   for (auto [original, from] : reads) {
     auto read = mapping.lookup(original.getResult()).getDefiningOp<tensor::ExtractOp>();
     b.setInsertionPoint(read);
-    Value position = linalg::IndexOp::create(b, loc, seq), element = mapping.lookupOrDefault(from.element);
-    position = sub(position, getValueOrCreateConstantIndexOp(b, loc, offsets[seq]));
-    read.getIndicesMutable().assign({position, sub(element, getValueOrCreateConstantIndexOp(b, loc, from.first))});
+    Value row = linalg::IndexOp::create(b, loc, 0), element = mapping.lookupOrDefault(from.element);
+    rows.insert(row.getDefiningOp());
+    read.getIndicesMutable().assign({row, sub(element, getValueOrCreateConstantIndexOp(b, loc, from.first))});
     read.getTensorMutable().assign(from.tile);
+    if (isWhole && isInBounds(from.element, cast<ShapedType>(from.tile.getType()).getDimSize(1), depth, wholeDepth))
+      read->setAttr(inBoundsName, b.getUnitAttr());
   }
   // Loop indices are absolute.
   for (auto index : llvm::to_vector(tile.getBody()->getOps<linalg::IndexOp>())) {
+    if (rows.contains(index))
+      continue;
     b.setInsertionPoint(index);
     unsigned dim = index.getDim();
     Value first = getValueOrCreateConstantIndexOp(b, loc, offsets[dim]);

@@ -338,7 +338,7 @@ private:
   void bindIndices(RegionVectorizer &region, Value position) {
     op.getBlock()->walk([&](linalg::IndexOp index) {
       if (index.getDim() == along)
-        region.bindContiguous(index, position);
+        region.bindContiguous(index, position, lanes);
       else
         region.bindUniform(index, positions[index.getDim()]);
     });

@@ -6,7 +6,9 @@
 #include "VectorizeRegion.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -133,7 +135,7 @@ SmallVector<Value> RowSource::Input::indices(Emitter &e, Value place, Value colu
 }
 
 RowSource::Row RowSource::row(Emitter &e, Value position) const {
-  Row row{position, {}, Value()};
+  Row row{position, {}, {}, Value()};
   for (const Input &input : inputs) {
     Value place = input.places ? e.load(input.places, position) : position;
     if (!isa<MemRefType>(input.buffer.getType()))
@@ -141,6 +143,8 @@ RowSource::Row RowSource::row(Emitter &e, Value position) const {
     else
       row.inputs.push_back(input.isUniform() ? e.load(input.buffer, input.indices(e, place, Value())) : place);
   }
+  for (const Read &read : reads)
+    row.reads.push_back(read.rows.places ? e.load(read.rows.places, position) : position);
   if (!rowFactor)
     return row;
   Value factor = rowFactor;
@@ -199,8 +203,13 @@ Value RowSource::load(Emitter &e, const Row &row, Value column, int64_t count, i
     else
       region.bindVector(argument, read(input, row.inputs[i]));
   }
+  // Columns are those of registers.
+  std::optional<int64_t> known = getConstantIntValue(column);
+  int64_t multiple = !known ? e.lanes() : *known == 0 ? int64_t(1) << 20 : *known & -*known;
   for (auto index : body.getOps<linalg::IndexOp>())
-    index.getDim() == 0 ? region.bindUniform(index, row.position) : region.bindContiguous(index, column);
+    index.getDim() == 0 ? region.bindUniform(index, row.position) : region.bindContiguous(index, column, multiple);
+  for (auto [read, place] : llvm::zip_equal(reads, row.reads))
+    region.bindRow(read.matrix, read.rows.buffer, place);
   region.setActive(mask);
   [[maybe_unused]] LogicalResult hasRun = region.run(body);
   assert(succeeded(hasRun) && "expected a body that has a vector form");
@@ -220,6 +229,16 @@ void RowSource::prefetch(Emitter &e, Value position, Value column, Value positio
       place = e.load(input.places, e.min(position, e.sub(positions, e.index(1))));
     emitPrefetch(e, input.buffer, place, column);
   }
+  constexpr int64_t shortRow = 32; // bytes that need no prefetch of their own
+  for (const Read &read : reads) {
+    auto type = cast<MemRefType>(read.matrix.getType());
+    if (type.getDimSize(1) * type.getElementTypeBitWidth() < 8 * shortRow)
+      continue;
+    Value place = position;
+    if (read.rows.places)
+      place = e.load(read.rows.places, e.min(position, e.sub(positions, e.index(1))));
+    emitPrefetch(e, read.rows.buffer, place, e.div(column, int64_t(1) << read.bits));
+  }
 }
 
 int64_t RowSource::registersPerLoad() const {
@@ -230,11 +249,20 @@ int64_t RowSource::registersPerLoad() const {
 }
 
 int64_t RowSource::elementsPerLine() const {
-  int64_t bits = 8;
+  int64_t bits = 0;
   for (const Input &input : inputs)
     if (input.isElement())
       bits = std::max<int64_t>(bits, getElementTypeOrSelf(input.buffer).getIntOrFloatBitWidth());
-  return cacheLine * 8 / bits;
+  for (const Read &read : reads)
+    bits = std::max<int64_t>(bits, getElementTypeOrSelf(read.matrix).getIntOrFloatBitWidth() >> read.bits);
+  return cacheLine * 8 / (bits ? bits : 8);
+}
+
+/// Whether an integer is a part of another one, of at most 16 bits.
+static bool isPart(Value integer) {
+  APInt mask;
+  auto part = integer.getDefiningOp<arith::AndIOp>();
+  return part && matchPattern(part.getRhs(), m_ConstantInt(&mask)) && mask.isIntN(16);
 }
 
 /// Whether `value` is the conversion of a number of at most 16 bits, or the sum or difference of one and a value of the
@@ -243,7 +271,7 @@ static bool isSmall(Value value, function_ref<bool(Value)> isUniform) {
   Operation *op = value.getDefiningOp();
   if (isa_and_nonnull<arith::SIToFPOp, arith::UIToFPOp, arith::ExtFOp>(op)) {
     Type from = op->getOperand(0).getType();
-    return from.getIntOrFloatBitWidth() <= 16 && !from.isBF16();
+    return (from.getIntOrFloatBitWidth() <= 16 && !from.isBF16()) || isPart(op->getOperand(0));
   }
   if (!isa_and_nonnull<arith::AddFOp, arith::SubFOp>(op))
     return false;
@@ -313,6 +341,37 @@ void RowSource::emitInput(Emitter &e, OpOperand &operand, int64_t capacity) {
   }
 }
 
+/// Finds the reads of matrices that are known to be in bounds.
+void RowSource::emitReads(Emitter &e, int64_t capacity) {
+  linalg::GenericOp op = computation;
+  auto indexOf = [](Value value) {
+    auto index = value.getDefiningOp<linalg::IndexOp>();
+    return index ? int64_t(index.getDim()) : -1;
+  };
+  for (auto load : op.getBody()->getOps<memref::LoadOp>()) {
+    Value matrix = load.getMemRef();
+    bool isKnown = llvm::any_of(reads, [&](const Read &read) { return read.matrix == matrix; });
+    if (!load->hasAttr(inBoundsName) || load.getMemRefType().getRank() != 2 || indexOf(load.getIndices()[0]) != 0 ||
+        isKnown)
+      continue;
+    // All reads of the matrix are bound.
+    bool areBound = llvm::all_of(op.getBody()->getOps<memref::LoadOp>(), [&](memref::LoadOp other) {
+      return other.getMemRef() != matrix || (other->hasAttr(inBoundsName) && indexOf(other.getIndices()[0]) == 0);
+    });
+    if (!areBound)
+      continue;
+    APInt bits(64, 0);
+    if (auto shift = load.getIndices()[1].getDefiningOp<arith::ShRUIOp>())
+      (void)matchPattern(shift.getRhs(), m_ConstantInt(&bits));
+    if (auto pages = dyn_cast_or_null<LoadPagesOp>(findWriterOf(matrix, op))) {
+      reads.push_back({matrix, emitInPages(e, pages, capacity), bits.getSExtValue()});
+      writers.push_back(pages);
+    } else {
+      reads.push_back({matrix, emitStrided(e, matrix, capacity), bits.getSExtValue()});
+    }
+  }
+}
+
 RowSource saccade::cpu::emitRows(Emitter &e, Value tile, Operation *writer, int64_t capacity) {
   RowSource source;
   if (writer)
@@ -323,6 +382,7 @@ RowSource saccade::cpu::emitRows(Emitter &e, Value tile, Operation *writer, int6
     source.computation = generic;
     for (OpOperand *input : generic.getDpsInputOperands())
       source.emitInput(e, *input, capacity);
+    source.emitReads(e, capacity);
     source.splitFactor(e.type);
   } else {
     source.inputs.push_back(RowSource::emitStrided(e, tile, capacity));
@@ -387,7 +447,7 @@ Operation *saccade::cpu::findWriterOf(Value tile, Operation *user) {
     return nullptr;
   Operation *writer = nullptr;
   for (Operation *other : tile.getUsers()) {
-    if (other == user)
+    if (user->isAncestor(other))
       continue;
     auto load = dyn_cast<LoadPagesOp>(other);
     auto generic = dyn_cast<linalg::GenericOp>(other);

@@ -21,6 +21,7 @@ public:
     mlir::Value position;
     /// Of each input the place in memory, or the value if it is the same for all elements of the row.
     llvm::SmallVector<mlir::Value, 4> inputs;
+    llvm::SmallVector<mlir::Value, 4> reads; ///< of each matrix the place in memory
     mlir::Value factor; ///< elements are those that are loaded times this scalar; null for 1
   };
 
@@ -48,7 +49,8 @@ public:
   void eraseWriters();
   /// Whether elements are read from pages.
   bool isInPages() const {
-    return llvm::any_of(inputs, [](const Input &input) { return input.places && input.isElement(); });
+    return llvm::any_of(inputs, [](const Input &input) { return input.places && input.isElement(); }) ||
+           llvm::any_of(reads, [](const Read &read) { return read.rows.places != nullptr; });
   }
   /// Whether all positions whose rows are loaded must be in the tile.
   bool isBounded() const { return computation || inputs[0].places; }
@@ -65,7 +67,15 @@ private:
     llvm::SmallVector<mlir::Value> indices(Emitter &e, mlir::Value place, mlir::Value column) const;
   };
 
+  /// A matrix of which the computation reads the elements position / 2^bits of a row, such as words of codes.
+  struct Read {
+    mlir::Value matrix;
+    Input rows;
+    int64_t bits;
+  };
+
   llvm::SmallVector<Input, 4> inputs;
+  llvm::SmallVector<Read, 4> reads;
   /// Computes an element from those of the inputs; null if it is that of the only input.
   mlir::linalg::GenericOp computation;
   /// Values of the computation: what is loaded, and the factor of the row (may be null).
@@ -77,6 +87,7 @@ private:
   static Input emitInPages(Emitter &e, attn::LoadPagesOp op, int64_t capacity);
   void splitFactor(mlir::Type type);
   void emitInput(Emitter &e, mlir::OpOperand &operand, int64_t capacity);
+  void emitReads(Emitter &e, int64_t capacity);
 
   friend RowSource emitRows(Emitter &e, mlir::Value tile, mlir::Operation *writer, int64_t capacity);
 };

@@ -226,6 +226,18 @@ bool RegionVectorizer::evaluateInGroups(Operation &op) {
   if (!multiple || dividend.step <= 0)
     return false;
   if (std::optional<int64_t> divisor = constantDivisor(op)) {
+    auto quotientOf = [&] {
+      IRMapping mapping;
+      mapping.map(op.getOperand(0), dividend.value);
+      mapping.map(op.getOperand(1), getUniform(op.getOperand(1)));
+      return b.clone(op, mapping)->getResult(0);
+    };
+    // All lanes are in one group.
+    int64_t span = lanes * dividend.step;
+    if (*divisor % span == 0 && multiple % span == 0) {
+      bindUniform(op.getResult(0), quotientOf());
+      return true;
+    }
     if (!isGrouped(dividend.step, *divisor, lanes) || multiple % *divisor != 0)
       return false;
     unsigned group = *divisor / dividend.step;
@@ -234,6 +246,7 @@ bool RegionVectorizer::evaluateInGroups(Operation &op) {
         {affineLanes(b, loc, dividend.value, *divisor, lanes / group), getGroups(op.getOperand(1), group)});
     copy->getResult(0).setType(copy->getOperand(0).getType());
     values[op.getResult(0)] = {b.insert(copy)->getResult(0), isVector, nullptr, nullptr, group};
+    quotients[op.getResult(0)] = quotientOf();
     return true;
   }
   APInt mask;
@@ -552,8 +565,41 @@ Value RegionVectorizer::readScalar(Value memref, ValueRange indices, Value isInB
   return guarded.getResult(0);
 }
 
+/// An element, or one for each group of lanes, of a bound row, or of the row of a matrix that is known to have it.
+bool RegionVectorizer::evaluateRowRead(Operation &op) {
+  auto load = dyn_cast<memref::LoadOp>(op);
+  if (!load || load.getIndices().size() != 2)
+    return false;
+  auto [memref, place] = rows.lookup(load.getMemRef());
+  if (!memref) {
+    bool hasRow = op.hasAttr(attn::inBoundsName) && isUniform(load.getIndices()[0]) &&
+                  load.getMemRefType().getStridesAndOffset().first.back() == 1;
+    if (!hasRow)
+      return false;
+    memref = load.getMemRef(), place = getUniform(load.getIndices()[0]);
+  }
+  Value element = load.getIndices()[1];
+  Lanes found = lookup(element);
+  Type type = op.getResult(0).getType();
+  if (found.step == 0) {
+    bindUniform(op.getResult(0), memref::LoadOp::create(b, loc, memref, ValueRange{place, found.value}));
+  } else if (Value first = quotients.lookup(element); first && !active) {
+    Value groups = vector::LoadOp::create(b, loc, VectorType::get(lanes / found.group, type), memref,
+                                          ValueRange{place, first});
+    values[op.getResult(0)] = {groups, isVector, nullptr, nullptr, found.group};
+  } else {
+    Value extent = memref::DimOp::create(b, loc, memref, 1);
+    Value each = clampIndex(getVector(element), extent);
+    bindVector(op.getResult(0),
+               loadLanes(b, loc, memref, {LaneIndex{place, 0, Value()}, LaneIndex{Value(), 0, each}}, lanes, active));
+  }
+  return true;
+}
+
 /// Elements and extents of captured tensors.
 bool RegionVectorizer::evaluateRead(Operation &op) {
+  if (evaluateRowRead(op))
+    return true;
   auto bufferOf = [&](Value source) {
     Value bound = buffers.lookup(source);
     return bound || !isa<MemRefType>(source.getType()) ? bound : source;

@@ -33,8 +33,14 @@ public:
   void bindUniform(mlir::Value from, mlir::Value scalar) { values[from] = {scalar, 0}; }
   /// `from` is an element of `vector` (vector<lanes x T>).
   void bindVector(mlir::Value from, mlir::Value vector) { values[from] = {vector, isVector}; }
-  /// `from` is base + lane; `base` is an index.
-  void bindContiguous(mlir::Value from, mlir::Value base) { values[from] = {base, 1}; }
+  /// `from` is base + lane; `base` is an index, a multiple of `multiple`.
+  void bindContiguous(mlir::Value from, mlir::Value base, int64_t multiple = 1) {
+    values[from] = {base, 1};
+    if (multiple > 1)
+      multiples[base] = multiple;
+  }
+  /// Reads of `matrix`, a row and an element, are in bounds, and read row `place` of `memref`.
+  void bindRow(mlir::Value matrix, mlir::Value memref, mlir::Value place) { rows[matrix] = {memref, place}; }
   /// `from` is vector · factor with a scalar factor. Arithmetic on `from` may be reassociated: uniform factors are
   /// folded into `factor`, divisions by uniform values become multiplications by the reciprocal, and additions are
   /// fused if `hasFMA`. Other values are rounded as written in the region.
@@ -99,6 +105,7 @@ private:
   bool evaluatePosition(mlir::Operation &op);
   bool evaluateComparison(mlir::Operation &op);
   bool evaluateRead(mlir::Operation &op);
+  bool evaluateRowRead(mlir::Operation &op);
   void evaluateElementwise(mlir::Operation &op);
   /// value · factor + addend (null for 0).
   mlir::Value multiplyAdd(const Lanes &product, mlir::Value factor, mlir::Value addend);
@@ -123,8 +130,11 @@ private:
   llvm::DenseMap<std::pair<mlir::Value, unsigned>, mlir::Value> splats; ///< by scalar and number of elements
   /// The positions of lane 0 that are multiples of the number.
   llvm::SmallDenseMap<mlir::Value, int64_t> multiples;
+  /// The quotient of lane 0 of quotients that are successive numbers in groups of lanes.
+  llvm::SmallDenseMap<mlir::Value, mlir::Value> quotients;
   bool mayTestGroups = true; ///< false in a version, since one test is enough
   llvm::DenseMap<mlir::Value, mlir::Value> buffers;
+  llvm::SmallDenseMap<mlir::Value, std::pair<mlir::Value, mlir::Value>> rows; ///< see bindRow
   mlir::Value lengths[2];
   mlir::Value active;
   bool hasFMA = false;

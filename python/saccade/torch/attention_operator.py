@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from saccade import _operands
+from saccade._cache_text import CODES_OF_WORD
 from saccade._library import context, library, raise_error
 
 # No list of tensors is empty, and integers may be None: packages of AOTInductor turn empty lists of these into None.
@@ -74,6 +75,11 @@ def _empty(q: torch.Tensor, head_dim_v: int, layout: str, has_lse: bool = False,
     return output, *[q.new_empty(rows, dtype=dtype) for dtype in dtypes]
 
 
+def _depth_of(cache: torch.Tensor) -> int:
+    """The head dimension of values, which is the last one; words have several codes."""
+    return cache.shape[-1] * (CODES_OF_WORD if cache.dtype == torch.int32 else 1)
+
+
 def _register() -> None:
     for operator, (name, results) in itertools.product(("attention", "attention_forward"), _RESULTS.items()):
         qualified = f"saccade::{operator}" + ("." + name if name else "")
@@ -94,19 +100,19 @@ def _fake_of(has_lse: bool, has_max: bool, has_low: bool, tensors: Any, program:
              floats: Any = (), layout: str = "bhsd", target: str = "host") -> Any:
     header = program.partition("\n")[0]
     if "%page_table:" in header or "%k_scale:" in header:  # caches, as those of `_fake_update`
-        return _empty(tensors[0], tensors[2].shape[-1], layout, has_lse, has_max, has_low)
+        return _empty(tensors[0], _depth_of(tensors[2]), layout, has_lse, has_max, has_low)
     return empty_results(tensors, layout, has_lse, has_max, has_low)
 
 
 def _fake_update(tensors: Any, caches: Any, program: str, integers: Any = None, floats: Any = (), layout: str = "bhsd",
                  target: str = "host") -> torch.Tensor:
     """The output; the first two caches are those of keys and values, in which the head dimension is the last one."""
-    return _empty(tensors[0], caches[1].shape[-1], layout)
+    return _empty(tensors[0], _depth_of(caches[1]), layout)
 
 
 def _fake_update_lse(tensors: Any, caches: Any, program: str, integers: Any = None, floats: Any = (),
                      layout: str = "bhsd", target: str = "host") -> tuple[torch.Tensor, torch.Tensor]:
-    return _empty(tensors[0], caches[1].shape[-1], layout, True)  # type: ignore[no-any-return]
+    return _empty(tensors[0], _depth_of(caches[1]), layout, True)  # type: ignore[no-any-return]
 
 
 def _fake_append(tensors: Any, caches: Any, program: str, integers: Any = None, floats: Any = (), layout: str = "bhsd",

@@ -6,11 +6,12 @@ from __future__ import annotations
 import numbers
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from saccade import _operands
+from saccade import _operands, _packed
+from saccade._cache_text import is_packed
 from saccade._opaque import is_compiling
 from saccade.torch import quantizing
 
@@ -167,6 +168,11 @@ def window_of(name: str, window_size: Any, causal: bool, n: int) -> tuple[str, t
     return (sides, bounds) if sides else None
 
 
+def depth_of(cache: torch.Tensor) -> int:
+    """The head dimension of a cache."""
+    return operator.index(cache.shape[-1]) * (_packed.CODES_OF_BYTE if cache.dtype == torch.uint8 else 1)
+
+
 def blocks_of(scale: Any) -> int | None:
     """How many scales each position of a head has; None if they are given for all positions."""
     if not isinstance(scale, torch.Tensor) or scale.dim() not in (3, 4):
@@ -174,57 +180,110 @@ def blocks_of(scale: Any) -> int | None:
     return 1 if scale.dim() == 3 else operator.index(scale.shape[3])
 
 
-def scales_of(name: str, k_scale: Any, v_scale: Any, caches: Sequence[torch.Tensor],
-              layout: str) -> tuple[Any, list[Any]]:
-    """The element types of the caches of keys and values with the kinds of their scales (`_cache_text.scale_type`), and
-    the scales as inputs of the program."""
-    if k_scale is None and v_scale is None:
+class Scales(NamedTuple):
+    """The scales of quantized caches, and the zero points of codes of 4 bits."""
+
+    k_scale: Any
+    v_scale: Any
+    k_zero: Any = None
+    v_zero: Any = None
+
+    def given(self) -> dict[str, Any]:
+        return {what: x for what, x in self._asdict().items() if x is not None}
+
+
+def scales_of(name: str, scales: Scales, caches: Sequence[torch.Tensor], layout: str,
+              heads: Sequence[int | None]) -> tuple[Any, list[torch.Tensor], dict[str, Any]]:
+    """The element types of the caches of keys and values with the kinds of their scales (`_cache_text.scale_type`), the
+    caches as the program takes them, and the scales and zero points as its operands. `heads` are the head sizes of keys
+    and values, if they are known."""
+    if not scales.given():
         for what, cache in zip("kv", caches):
             if cache.dtype in quantizing.LARGEST:
                 raise TypeError(f"{name}: {what}_cache has element type {cache.dtype}, expected {what}_scale to be "
                                 "given")  # fmt: skip
-        return None, []
+        return None, list(caches), {}
     kinds: list[tuple[str, str | int]] = []
-    values: list[Any] = []
-    for what, x, cache in zip("kv", (k_scale, v_scale), caches):
+    operands: dict[str, Any] = {}
+    stored_caches: list[torch.Tensor] = []
+    for what, x, zero, cache, head_size in zip("kv", scales[:2], scales[2:], caches, heads):
         if cache.dtype not in quantizing.LARGEST:
             expected = ", ".join(str(dtype) for dtype in quantizing.LARGEST)
-            raise TypeError(f"{name}: {what}_cache has element type {cache.dtype}, expected {expected}: {what}_scale "
+            given = "scale" if x is not None else "zero"
+            raise TypeError(f"{name}: {what}_cache has element type {cache.dtype}, expected {expected}: {what}_{given} "
                             "is given")  # fmt: skip
-        element, blocks = _operands.dtype_name(cache), blocks_of(x)
-        if blocks is not None:
-            if x.shape[:3] != cache.shape[:3]:
-                raise ValueError(f"{name}: {what}_scale has shape {list(x.shape)}, expected {list(cache.shape[:3])}, "
-                                 f"one for each position and head of {what}_cache")  # fmt: skip
-            _operands.check_blocks(f"{name}: {what}_scale", blocks, operator.index(cache.shape[-1]))
-            kinds.append((element, blocks if x.dim() == 4 else "position"))
-            values.append(x)
-            continue
-        if isinstance(x, torch.Tensor) and x.dim() <= 1:
-            kinds.append((element, "head"))
-            values.append(x.expand(cache.shape[layout.index("h")]) if x.numel() == 1 else x)
-        elif isinstance(x, (int, float)) and not isinstance(x, bool):
-            kinds.append((element, "number"))
-            values.append(float(x))
-        else:
-            raise TypeError(f"{name}: {what}_scale is {x!r:.80}, expected a number, or a float32 tensor of 0, 1, 3 or "
-                            "4 dimensions")  # fmt: skip
-        if not is_compiling():
-            quantizing.check_scale(name, f"{what}_scale", torch.as_tensor(values[-1]))
-    return tuple(kinds), values
+        stored = _packed.name_of(_operands.dtype_name(cache), zero is not None)
+        depth = operator.index(cache.shape[-1])
+        if is_packed(stored):
+            depth *= _packed.CODES_OF_BYTE
+            if head_size is not None and head_size != depth:
+                raise ValueError(f"{name}: {what}_cache has {depth // 2} bytes of a head, which are {depth} elements "
+                                 f"of 4 bits, expected {head_size} elements")  # fmt: skip
+            cache = _packed.words(f"{name}: {what}_cache", cache, cache.dim() - 1)
+        stored_caches.append(cache)
+        kind, operands[f"{what}_scale"] = _scale_of(name, f"{what}_scale", x, cache, layout, depth)
+        kinds.append((stored, kind))
+        if zero is not None:
+            operands[f"{what}_zero"] = _zero_of(name, f"{what}_zero", zero, stored, x, cache, layout)
+    return tuple(kinds), stored_caches, operands
 
 
-def new_rows(name: str, k: torch.Tensor, v: torch.Tensor, count: torch.Tensor | None, k_scale: Any, v_scale: Any,
+def _scale_of(name: str, what: str, x: Any, cache: torch.Tensor, layout: str, depth: int) -> tuple[str | int, Any]:
+    """The kind of a scale and the operand of the program."""
+    blocks = blocks_of(x)
+    if blocks is not None:
+        if x.shape[:3] != cache.shape[:3]:
+            raise ValueError(f"{name}: {what} has shape {list(x.shape)}, expected {list(cache.shape[:3])}, one for "
+                             f"each position and head of {what[0]}_cache")  # fmt: skip
+        _operands.check_blocks(f"{name}: {what}", blocks, depth)
+        return blocks if x.dim() == 4 else "position", x
+    return _of_heads(name, what, x, cache, layout, "0, 1, 3 or 4 dimensions")
+
+
+def _of_heads(name: str, what: str, x: Any, cache: torch.Tensor, layout: str, expected: str) -> tuple[str, Any]:
+    """The kind and the operand of a number, or of those of each head."""
+    if isinstance(x, torch.Tensor) and x.dim() <= 1:
+        kind, value = "head", x.expand(cache.shape[layout.index("h")]) if x.numel() == 1 else x
+    elif isinstance(x, (int, float)) and not isinstance(x, bool):
+        kind, value = "number", float(x)
+    else:
+        raise TypeError(f"{name}: {what} is {x!r:.80}, expected a number, or a float32 tensor of {expected}")
+    if not is_compiling():
+        quantizing.check_scale(name, what, torch.as_tensor(value))
+    return kind, value
+
+
+def _zero_of(name: str, what: str, zero: Any, stored: str, scale: Any, cache: torch.Tensor, layout: str) -> Any:
+    """The operand of zero points, which have the shape of the scale."""
+    if not is_packed(stored):
+        raise TypeError(f"{name}: {what} is given, expected None: {what[0]}_cache has element type {cache.dtype}, and "
+                        "only elements of 4 bits (uint8) have zero points")  # fmt: skip
+    if blocks_of(scale) is None:
+        if isinstance(zero, torch.Tensor) != isinstance(scale, torch.Tensor):
+            raise TypeError(f"{name}: {what} is {zero!r:.80}, expected what {what[0]}_scale is, "
+                            f"{'a tensor' if isinstance(scale, torch.Tensor) else 'a number'}")  # fmt: skip
+        return _of_heads(name, what, zero, cache, layout, f"the shape of {what[0]}_scale")[1]
+    if not isinstance(zero, torch.Tensor) or zero.shape != scale.shape:
+        found = f"has shape {list(zero.shape)}" if isinstance(zero, torch.Tensor) else f"is {zero!r:.80}"
+        raise ValueError(f"{name}: {what} {found}, expected {list(scale.shape)}, the shape of {what[0]}_scale")
+    return zero
+
+
+def new_rows(name: str, k: torch.Tensor, v: torch.Tensor, count: torch.Tensor | None, scales: Scales,
              caches: Sequence[torch.Tensor], layout: str) -> list[torch.Tensor]:
-    """The rows to append, quantized if there are scales, and those of the scales of positions."""
-    if k_scale is None and v_scale is None:
+    """The rows to append, quantized if there are scales, then the scales of positions, then the zero points of
+    positions."""
+    if not scales.given():
         return [k, v]
-    rows, scales = [], []
-    for what, x, scale, cache in (("k", k, k_scale, caches[0]), ("v", v, v_scale, caches[1])):
+    rows, own_scales, own_zeros = [], [], []
+    for what, x, scale, zero, cache in zip("kv", (k, v), scales[:2], scales[2:], caches):
         blocks = blocks_of(scale)
-        given = scale if blocks is None else None
-        quantized, own = quantizing.quantize_rows(name, what, x, count, given, cache.dtype, blocks or 1, layout)
+        given = (scale, zero) if blocks is None else (None, None)
+        quantized, *own = quantizing.quantize_rows(name, what, x, count, *given, zero is not None, cache.dtype,
+                                                   blocks or 1, layout)  # fmt: skip
         rows.append(quantized)
         if blocks is not None:
-            scales.append(own.squeeze(-1) if scale.dim() == 3 else own)
-    return rows + scales
+            own = [each.squeeze(-1) if scale.dim() == 3 and each.dim() > 1 else each for each in own]
+            own_scales.append(own[0])
+            own_zeros += own[1:] if zero is not None else []
+    return rows + own_scales + own_zeros

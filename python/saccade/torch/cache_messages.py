@@ -6,6 +6,7 @@ import re
 
 # Arguments of programs (`_cache_text.Append`) by the parameters of the functions.
 _PARAMETERS = {"k": "k_cache", "v": "v_cache", "new_k": "k", "new_v": "v", "new_k_scale": "k", "new_v_scale": "v",
+               "new_k_zero": "k", "new_v_zero": "v",
                "at": "cache_seqlens", "kv_len": "cache_seqlens", "count": "seqlens_new"}  # fmt: skip
 
 # What a program says about pages, if each row of the cache is a page.

@@ -73,7 +73,7 @@ def _call_operator(name: str, form: Form, queries: list[torch.Tensor], caches: l
     program, names = _text(bool(queries), tuple(form))
     lists: dict[bool, list[torch.Tensor]] = {False: [*queries], True: []}
     values = [*new, *[operands[name] for name in names]]
-    updated = [False] * len(new) + [name in ("k_scale", "v_scale") for name in names]
+    updated = [False] * len(new) + [name.endswith(("_scale", "_zero")) for name in names]
     for x, is_cache in zip([*caches, *values], [True] * len(caches) + updated):
         if isinstance(x, torch.Tensor):
             lists[is_cache and x.dim() > 2 and is_updating].append(x)

@@ -38,6 +38,8 @@ def flash_attn_with_kvcache(
     block_table: torch.Tensor | None = None,
     k_scale: float | torch.Tensor | None = None,
     v_scale: float | torch.Tensor | None = None,
+    k_zero: float | torch.Tensor | None = None,
+    v_zero: float | torch.Tensor | None = None,
     ring: int | None = None,
     rotary_cos: torch.Tensor | None = None,
     rotary_sin: torch.Tensor | None = None,
@@ -77,7 +79,10 @@ def flash_attn_with_kvcache(
         k_scale, v_scale: of caches of int8, float8_e4m3fn and float8_e5m2. New rows are quantized. Scales of each
             position and head, with the dimensions of the cache but the last one, are computed from the new
             rows, and updated in place; with a last dimension of n, those of n blocks of successive elements. A number,
-            or scales of each head [KV heads], are used as they are.
+            or scales of each head [KV heads], are used as they are. A cache of uint8 has head_dim / 2 bytes of a head:
+            two codes of 4 bits each, the low bits first. An element is (code - 8) * scale; with zero points it is
+            (code - zero) * scale.
+        k_zero, v_zero: zero points of codes of 4 bits, of the kind and the shape of the scale, computed with it.
         ring: the cache is a ring, which keeps the first `ring` positions of a sequence (attention sinks) and the last
             of the others. It is never full. A query attends to the first `ring` positions and to the last
             capacity - ring up to its own. Several queries must be causal, and be in the call that appends their k and
@@ -167,16 +172,17 @@ def flash_attn_with_kvcache(
     if rotary_on_read and (rotary_cos is None or ring is not None):
         raise ValueError(f"{name}: rotary_on_read is True, expected rotary_cos and no ring")
     _check_ring(name, ring, n, k is not None, causal, window is not None)
+    given = arguments.Scales(k_scale, v_scale, k_zero, v_zero)
     if ring is not None and k is not None and n > 1:
-        return _attend_to_ring(name, q, k_cache, v_cache, k, v, at, seqlens_new, k_scale, v_scale, ring, softmax_scale,
-                               softcap, return_softmax_lse, layout)  # fmt: skip
+        return _attend_to_ring(name, q, k_cache, v_cache, k, v, at, seqlens_new, given, ring, softmax_scale, softcap,
+                               return_softmax_lse, layout)  # fmt: skip
     caches = [k_cache, v_cache]
-    kinds, scales = arguments.scales_of(name, k_scale, v_scale, caches, layout)
+    depth_v = None if v is None else v.shape[-1]
+    kinds, stored, scales = arguments.scales_of(name, given, caches, layout, (q.shape[-1], depth_v))
     end, append = at, None
     new: list[Any] = []
     if k is not None:
-        end, new, append = _new_rows(name, k, v, at, seqlens_new, cu_seqlens_q, ring, k_scale, v_scale, caches,
-                                     rows_layout)  # fmt: skip
+        end, new, append = _new_rows(name, k, v, at, seqlens_new, cu_seqlens_q, ring, given, caches, rows_layout)
     elif seqlens_new is not None:
         raise TypeError(f"{name}: seqlens_new is given, expected None without k and v")
     if ring is not None and end is not None:
@@ -189,9 +195,8 @@ def flash_attn_with_kvcache(
         rotation = Rotation(operator.index(rotary_cos.shape[1]), rotary_interleaved,
                             arguments.element_of(name, rotary_cos))
     sides, bounds = window or ("", (None,))
-    scale_k, scale_v = scales or (None, None)
     form = Form(
-        arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), rows_layout,
+        arguments.element_of(name, q), operator.index(q.shape[-1]), arguments.depth_of(v_cache), rows_layout,
         "bottom_right" if (causal and (n != 1 or cu_seqlens_q is not None)) or window else None, sides,
         softmax_scale is not None, arguments.index_of(name, end),
         None if cu_seqlens_q is None else (arguments.index_of(name, cu_seqlens_q, "cu_seqlens_q"), None),
@@ -199,10 +204,9 @@ def flash_attn_with_kvcache(
         score="soft_cap" if softcap else None, rotation=rotation, append=append, tree=tree is not None,
         is_stream=reproducible is not None)  # fmt: skip
     operands = {"tree": tree, "scale": softmax_scale, "left": bounds[0], "kv_len": end, "cu_seqlens_q": cu_seqlens_q,
-                "page_table": page_table, "k_scale": scale_k, "v_scale": scale_v, "rotary_cos": rotary_cos,
-                "rotary_sin": rotary_sin}  # fmt: skip
+                "page_table": page_table, "rotary_cos": rotary_cos, "rotary_sin": rotary_sin, **scales}
     new += [softcap] if softcap else []
-    return call(name, form, [q], caches, new, operands, k is not None, table)
+    return call(name, form, [q], stored, new, operands, k is not None, table)
 
 
 def _check_flags(name: str, unsupported: dict[str, Any], flags: dict[str, Any]) -> None:
@@ -216,7 +220,7 @@ def _check_flags(name: str, unsupported: dict[str, Any], flags: dict[str, Any]) 
 
 
 def _new_rows(name: str, k: torch.Tensor, v: Any, at: Any, seqlens_new: torch.Tensor | None,
-              cu_seqlens_q: torch.Tensor | None, ring: int | None, k_scale: Any, v_scale: Any,
+              cu_seqlens_q: torch.Tensor | None, ring: int | None, scales: arguments.Scales,
               caches: list[torch.Tensor], rows_layout: str) -> tuple[Any, list[Any], Append]:
     """The number of tokens after new rows are appended, the inputs of the program for them, and how it appends."""
     count = arguments.count_of(name, seqlens_new, at)
@@ -224,7 +228,7 @@ def _new_rows(name: str, k: torch.Tensor, v: Any, at: Any, seqlens_new: torch.Te
     if cu_seqlens_q is not None:
         first_rows, count = [cu_seqlens_q[:-1].to(at.dtype)], cu_seqlens_q.diff().to(at.dtype)
     end = at + (k.shape[rows_layout.index("s")] if count is None else count)
-    new = arguments.new_rows(name, k, v, count, k_scale, v_scale, caches, rows_layout)
+    new = arguments.new_rows(name, k, v, count, scales, caches, rows_layout)
     append = Append(arguments.index_of(name, at), count is not None, ring, cu_seqlens_q is not None)
     return end, [*new, *([at] if count is None else [at, count]), *first_rows], append
 
@@ -269,6 +273,8 @@ def append_kvcache(
     block_table: torch.Tensor | None = None,
     k_scale: float | torch.Tensor | None = None,
     v_scale: float | torch.Tensor | None = None,
+    k_zero: float | torch.Tensor | None = None,
+    v_zero: float | torch.Tensor | None = None,
     ring: int | None = None,
     rotary_cos: torch.Tensor | None = None,
     rotary_sin: torch.Tensor | None = None,
@@ -299,14 +305,16 @@ def append_kvcache(
         positions = (rotary.positions_of(at, n, count, None) if cu_seqlens is None
                      else rotary.ragged_positions_of(at, cu_seqlens, n))  # fmt: skip
         k = rotary.rotate(name, k, rotary_cos, rotary_sin, positions, rows_layout, rotary_interleaved)
-    kinds, scales = arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache], layout)
-    new = arguments.new_rows(name, k, v, count, k_scale, v_scale, [k_cache, v_cache], rows_layout)
-    scales = [scale for scale, (_, kind) in zip(scales, kinds or ()) if is_cached(kind)]
+    given, caches = arguments.Scales(k_scale, v_scale, k_zero, v_zero), [k_cache, v_cache]
+    kinds, stored, scales = arguments.scales_of(name, given, caches, layout, (k.shape[-1], v.shape[-1]))
+    new = arguments.new_rows(name, k, v, count, given, caches, rows_layout)
+    updated = [scales[f"{cache}_{what}"] for what in ("scale", "zero") for cache, (_, kind) in zip("kv", kinds or ())
+               if is_cached(kind) and f"{cache}_{what}" in scales]  # fmt: skip
     form = Form(arguments.element_of(name, k), operator.index(k.shape[-1]), operator.index(v.shape[-1]), layout,
                 pages=arguments.index_of(name, page_table, table), scales=kinds,
                 append=Append(arguments.index_of(name, at), count is not None, ring, cu_seqlens is not None))
     new += [at, *([] if count is None else [count]), *first_rows]
-    call(name, form, [], [k_cache, v_cache, *scales], new, {"page_table": page_table}, True, table)
+    call(name, form, [], [*stored, *updated], new, {"page_table": page_table}, True, table)
 
 
 def _check_reproducible(name: str, value: Any, q: torch.Tensor, is_ragged: bool, has_ring: bool) -> None:
@@ -327,7 +335,7 @@ def _check_reproducible(name: str, value: Any, q: torch.Tensor, is_ragged: bool,
 
 
 def _attend_to_ring(name: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: torch.Tensor,
-                    v: torch.Tensor, at: torch.Tensor, seqlens_new: torch.Tensor | None, k_scale: Any, v_scale: Any,
+                    v: torch.Tensor, at: torch.Tensor, seqlens_new: torch.Tensor | None, given: arguments.Scales,
                     ring: int, scale: float | None, softcap: float, return_lse: bool, layout: str) -> Any:
     """Several queries of each sequence: new rows overwrite rows of a ring that the first of the queries attend to. So
     these attend to the ring and to the new rows apart, and the results are merged before the rows are written."""
@@ -349,12 +357,11 @@ def _attend_to_ring(name: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: 
     options: dict[str, Any] = {"scale": scale, "return_lse": True, "layout": layout}
     if softcap:
         options["score"] = scores.soft_cap(softcap)
-    scales = {} if k_scale is None and v_scale is None else {"k_scale": k_scale, "v_scale": v_scale}
-    arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache], layout)
+    scales = given.given()
+    arguments.scales_of(name, given, [k_cache, v_cache], layout, (q.shape[-1], v.shape[-1]))
     old = attention(q, k_cache, v_cache, mask=in_ring, kv_len=start.clamp(max=rows), **scales, **options)
     new = attention(q, k, v, mask=among_new, kv_len=count, **options)
-    append_kvcache(k, v, k_cache, v_cache, at, seqlens_new=seqlens_new, k_scale=k_scale, v_scale=v_scale, ring=ring,
-                   layout=layout)
+    append_kvcache(k, v, k_cache, v_cache, at, seqlens_new=seqlens_new, ring=ring, layout=layout, **scales)
     merged = merge_state(*old, *new, layout=layout)
     return merged if return_lse else merged[0]
 
