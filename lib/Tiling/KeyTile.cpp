@@ -10,8 +10,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Matchers.h"
-#include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -241,17 +239,6 @@ std::optional<TileEmitter::ReadTile> TileEmitter::findSlice(tensor::ExtractOp re
   return ReadTile{tile, zero, indices[last]};
 }
 
-/// Whether a read of row and element of a tile is known to be in bounds: the row is that of the loop, and the element is
-/// the position along the depth, or that position divided by a power of two.
-static bool isInBounds(Value element, int64_t extent, unsigned depth, int64_t depthExtent) {
-  APInt bits(64, 0);
-  if (auto shift = element.getDefiningOp<arith::ShRUIOp>();
-      shift && matchPattern(shift.getRhs(), m_ConstantInt(&bits)) && bits.ult(32))
-    element = shift.getLhs();
-  return loopOf(element) == depth && !ShapedType::isDynamic(extent) && !ShapedType::isDynamic(depthExtent) &&
-         (depthExtent - 1) >> bits.getZExtValue() < extent;
-}
-
 Value TileEmitter::emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> offsets, const Slice &slice, unsigned seq,
                                  unsigned depth, Value destination) {
   SmallVector<Value> inputs;
@@ -285,8 +272,6 @@ Value TileEmitter::emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> of
     rows.insert(row.getDefiningOp());
     read.getIndicesMutable().assign({row, sub(element, getValueOrCreateConstantIndexOp(b, loc, from.first))});
     read.getTensorMutable().assign(from.tile);
-    if (isWhole && isInBounds(from.element, cast<ShapedType>(from.tile.getType()).getDimSize(1), depth, wholeDepth))
-      read->setAttr(inBoundsName, b.getUnitAttr());
   }
   // Loop indices are absolute.
   for (auto index : llvm::to_vector(tile.getBody()->getOps<linalg::IndexOp>())) {

@@ -8,7 +8,6 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -341,33 +340,24 @@ void RowSource::emitInput(Emitter &e, OpOperand &operand, int64_t capacity) {
   }
 }
 
-/// Finds the reads of matrices that are known to be in bounds.
+/// Finds the matrices of which all reads have known rows.
 void RowSource::emitReads(Emitter &e, int64_t capacity) {
   linalg::GenericOp op = computation;
-  auto indexOf = [](Value value) {
-    auto index = value.getDefiningOp<linalg::IndexOp>();
-    return index ? int64_t(index.getDim()) : -1;
-  };
+  llvm::MapVector<Value, std::optional<int64_t>> matrices;
   for (auto load : op.getBody()->getOps<memref::LoadOp>()) {
-    Value matrix = load.getMemRef();
-    bool isKnown = llvm::any_of(reads, [&](const Read &read) { return read.matrix == matrix; });
-    if (!load->hasAttr(inBoundsName) || load.getMemRefType().getRank() != 2 || indexOf(load.getIndices()[0]) != 0 ||
-        isKnown)
+    std::optional<int64_t> bits = matchRowRead(load);
+    auto [known, isNew] = matrices.insert({load.getMemRef(), bits});
+    if (!bits)
+      known->second = std::nullopt;
+  }
+  for (auto [matrix, bits] : matrices) {
+    if (!bits)
       continue;
-    // All reads of the matrix are bound.
-    bool areBound = llvm::all_of(op.getBody()->getOps<memref::LoadOp>(), [&](memref::LoadOp other) {
-      return other.getMemRef() != matrix || (other->hasAttr(inBoundsName) && indexOf(other.getIndices()[0]) == 0);
-    });
-    if (!areBound)
-      continue;
-    APInt bits(64, 0);
-    if (auto shift = load.getIndices()[1].getDefiningOp<arith::ShRUIOp>())
-      (void)matchPattern(shift.getRhs(), m_ConstantInt(&bits));
     if (auto pages = dyn_cast_or_null<LoadPagesOp>(findWriterOf(matrix, op))) {
-      reads.push_back({matrix, emitInPages(e, pages, capacity), bits.getSExtValue()});
+      reads.push_back({matrix, emitInPages(e, pages, capacity), *bits});
       writers.push_back(pages);
     } else {
-      reads.push_back({matrix, emitStrided(e, matrix, capacity), bits.getSExtValue()});
+      reads.push_back({matrix, emitStrided(e, matrix, capacity), *bits});
     }
   }
 }

@@ -565,6 +565,25 @@ Value RegionVectorizer::readScalar(Value memref, ValueRange indices, Value isInB
   return guarded.getResult(0);
 }
 
+std::optional<int64_t> saccade::cpu::matchRowRead(memref::LoadOp load) {
+  auto op = dyn_cast<linalg::GenericOp>(load->getParentOp());
+  if (!op || op.getNumLoops() != 2 || load.getMemRefType().getRank() != 2)
+    return std::nullopt;
+  auto counts = [](Value index, unsigned loop) {
+    auto op = index.getDefiningOp<linalg::IndexOp>();
+    return op && op.getDim() == loop;
+  };
+  Value column = load.getIndices()[1];
+  APInt bits(64, 0);
+  if (auto shift = column.getDefiningOp<arith::ShRUIOp>();
+      shift && matchPattern(shift.getRhs(), m_ConstantInt(&bits)) && bits.ult(20))
+    column = shift.getLhs();
+  int64_t columns = op.getStaticLoopRanges()[1], extent = load.getMemRefType().getDimSize(1);
+  bool isKnown = counts(load.getIndices()[0], 0) && counts(column, 1) && !ShapedType::isDynamic(columns) &&
+                 !ShapedType::isDynamic(extent) && (columns - 1) >> bits.getSExtValue() < extent;
+  return isKnown ? std::optional(bits.getSExtValue()) : std::nullopt;
+}
+
 /// An element, or one for each group of lanes, of a bound row, or of the row of a matrix that is known to have it.
 bool RegionVectorizer::evaluateRowRead(Operation &op) {
   auto load = dyn_cast<memref::LoadOp>(op);
@@ -572,7 +591,7 @@ bool RegionVectorizer::evaluateRowRead(Operation &op) {
     return false;
   auto [memref, place] = rows.lookup(load.getMemRef());
   if (!memref) {
-    bool hasRow = op.hasAttr(attn::inBoundsName) && isUniform(load.getIndices()[0]) &&
+    bool hasRow = matchRowRead(load) && isUniform(load.getIndices()[0]) &&
                   load.getMemRefType().getStridesAndOffset().first.back() == 1;
     if (!hasRow)
       return false;

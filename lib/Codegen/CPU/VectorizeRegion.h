@@ -6,6 +6,7 @@
 #ifndef SACCADE_LIB_CODEGEN_CPU_VECTORIZEREGION_H
 #define SACCADE_LIB_CODEGEN_CPU_VECTORIZEREGION_H
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Builders.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include <functional>
@@ -140,6 +141,10 @@ private:
   bool hasFMA = false;
   std::function<mlir::Value(mlir::Value)> logistic, sigmoid;
 };
+
+/// For a read of element (row, column / 2^n) by a structured op with the loops row and column: n, if the column is known
+/// to be in bounds. The row is, as shape functions check that what is read by a loop covers it.
+std::optional<int64_t> matchRowRead(mlir::memref::LoadOp load);
 
 } // namespace saccade::cpu
 
