@@ -40,6 +40,8 @@ def words(name: str, x: Any, axis: int) -> Any:
     elif any(stride % _BYTES for i, stride in enumerate(strides) if i != axis and x.shape[i] > 1):
         raise ValueError(f"{name} has strides {tuple(strides)} in bytes, expected multiples of {_BYTES} except along "
                          "the head size: elements of 4 bits are read by words")  # fmt: skip
+    if is_torch and axis == x.dim() - 1:
+        return x.view(_arrays.torch_module().int32)
     if is_torch:
         return x.movedim(axis, -1).view(_arrays.torch_module().int32).movedim(-1, axis)
     import numpy

@@ -219,7 +219,7 @@ def test_another_type_of_8_bits_is_refused(element):
 
 def test_a_cache_without_scales_is_refused():
     q, k = torch.zeros(1, 2, 1, 16), quantized("float8_e4m3fn", 1, 2, 9, 16)
-    message = ("k has element type float8_e4m3fn, expected float64, float32, float16, bfloat16, or int8, float8_e4m3fn or "
-               "float8_e5m2 with k_scale")
+    message = ("k has element type float8_e4m3fn, expected float64, float32, float16, bfloat16, or int8, float8_e4m3fn, "
+               "float8_e5m2 or uint8 with k_scale")
     with pytest.raises(TypeError, match=re.escape(message)):
         saccade.attention(q, k, k)

@@ -170,9 +170,9 @@ def test_scores_windows_and_statistics():
 
 @pytest.mark.parametrize(("change", "error", "message"), [
     ({"v_scale": None}, TypeError, "v_scale is None, expected a scale, as k_scale is given: k and v are both quantized, or neither"),
-    ({"k": np.zeros((1, 2, 9, 16), np.float32)}, TypeError, "k has element type float32, expected int8, float8_e4m3fn or float8_e5m2: k_scale is given"),
+    ({"k": np.zeros((1, 2, 9, 16), np.float32)}, TypeError, "k has element type float32, expected int8, float8_e4m3fn, float8_e5m2 or uint8: k_scale is given"),
     ({"k_scale": None, "v_scale": None}, TypeError,
-     "k has element type int8, expected float64, float32, float16, bfloat16, or int8, float8_e4m3fn or float8_e5m2 with k_scale"),
+     "k has element type int8, expected float64, float32, float16, bfloat16, or int8, float8_e4m3fn, float8_e5m2 or uint8 with k_scale"),
     ({"k_scale": np.ones(2)}, TypeError, "k_scale has element type float64, expected float32"),
     ({"k_scale": np.ones(3, np.float32)}, ValueError, "k_scale has shape (3,), expected (2,), that of k in heads"),
     ({"v_scale": np.ones((1, 2, 8), np.float32)}, ValueError,

@@ -75,7 +75,7 @@ def test_invalid_calls_do_not_change_the_cache(case, ring, element, is_attending
     ({"ring": 24}, ValueError, "ring is 24, expected 0 or more and less than the 24 rows of the cache"),
     ({"k_scale": 1.0, "v_scale": None}, TypeError, "v_scale is None"),
     ({"k_scale": 1.0}, TypeError, "k_cache has element type torch.float32, expected torch.int8, torch.float8_e4m3fn, "
-     "torch.float8_e5m2: k_scale is given"),
+     "torch.float8_e5m2, torch.uint8: k_scale is given"),
     ({"k_scale": torch.ones(2, 24, KV_HEADS, 5), "v_scale": 1.0}, ValueError, "k_scale has 5 scales for 16 elements, expected "
      "blocks of a power of two"),
     ({"window_size": 3}, TypeError, r"window_size is 3, expected \(left, right\)"),
