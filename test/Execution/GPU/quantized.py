@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "Inputs"))
 from program import normal, run, run_search
 
 from saccade import _program
-from saccade._cache_text import STORED, Rotation
+from saccade._cache_text import STORED, Rotation, is_packed
 from saccade._form import Form
 
 TARGETS = ("sm_80", "sm_75")
@@ -47,23 +47,27 @@ def arranged(x, layout):
     return x if layout == "bshd" else x.transpose(0, 2, 1, 3)
 
 
-LARGEST = {"int8": 127, "float8_e4m3fn": 448, "float8_e5m2": 1024}
+LARGEST = {"int8": 127, "float8_e4m3fn": 448, "float8_e5m2": 1024, "int4": 7, "uint4": 7}
 
 
 def draw_cache(rng, form, kind, batch, positions, heads, depth, lengths):
-    """Stored elements [b, s, h, d] in f32, and scales [b, s, h, blocks]."""
+    """Stored elements [b, s, h, d] in f32, or words of eight codes, and scales [b, s, h, blocks]."""
     limit = LARGEST[form.scales[0][0]] if form.scales else 1
+    is_codes = form.scales is not None and is_packed(form.scales[0][0])
     x = normal(rng, batch, positions, heads, depth)
     x = np.rint(np.clip(x / 3, -1, 1) * limit) if form.scales and form.scales[0][0] == "int8" else x / 3 * limit
     scale = rng.uniform(0.5, 2, (batch, positions, heads, kind if isinstance(kind, int) else 1)) * 3 / limit
+    if is_codes:
+        codes = rng.integers(0, 16, (batch, positions, heads, depth // 8, 8)).astype(np.uint32)
+        x = np.bitwise_or.reduce(codes << np.arange(0, 32, 4, dtype=np.uint32), -1).view(np.int32)
     for sequence, length in enumerate(lengths):
-        x[sequence, length:] = limit if form.scales else np.nan
+        x[sequence, length:] = -1 if is_codes else limit if form.scales else np.nan
         scale[sequence, length:] = np.nan
     return x, scale.astype(np.float32)
 
 
 def in_pages(rng, x, table, page, pages, fill):
-    pool = np.full((pages, page, *x.shape[2:]), fill, np.float32)
+    pool = np.full((pages, page, *x.shape[2:]), fill, x.dtype)
     pool[table] = x.reshape(len(x), -1, page, *x.shape[2:])
     return pool
 
@@ -80,7 +84,7 @@ def unaligned(text, form):
     lines.append(f"  %k = tensor.extract_slice %whole[{offsets}] [{', '.join(sizes)}] [1, 1, 1, 1] : {whole} to "
                  f"tensor<{shape}x{element}>\n")
     signature, brace, body = text.replace(f"%k: tensor<{shape}x{element}>", f"%whole: {whole}", 1).partition("{\n")
-    assert "%whole" in signature
+    assert "%whole" in signature, signature
     return signature + brace + "".join(lines) + body
 
 
@@ -102,13 +106,16 @@ def search(count, seed):
                 cache = in_pages(rng, cache, table, page, len(table.flat) + 3, np.nan if not form.scales else cache.max())
                 scale = in_pages(rng, scale, table, page, len(table.flat) + 3, np.nan)
             element = STORED[form.scales[0][0]][0] if form.scales else form.element
-            caches.append((arranged(cache, form.key_layout), element))
+            cache = arranged(cache, form.key_layout)
+            caches.append(cache if form.scales and is_packed(form.scales[0][0]) else (cache, element))
             if kind == "number":
                 scales.append(3 / LARGEST[form.scales[0][0]])
             elif kind == "head":
                 scales.append((rng.uniform(1, 4, kv_heads) / LARGEST[form.scales[0][0]]).astype(np.float32))
             elif kind:
                 scales.append(arranged(scale, form.key_layout))
+        if form.scales and form.scales[0][0] == "uint4":
+            scales += [scale * 4 if kind == "number" else np.abs(scale) * np.float32(3) for scale in scales[:2]]
         if form.rotation:
             angles = np.arange(entries * page)[:, None] * 10.0 ** -np.arange(form.rotation.pairs)
             scales += [f(angles).astype(np.float32) for f in (np.cos, np.sin)]
@@ -116,7 +123,7 @@ def search(count, seed):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / f"quantized{case}.mlir"
             text = _program.program(form)
-            if form.scales and not form.pages and case % 2 == 0:
+            if form.scales and not form.pages and case % 2 == 0 and not is_packed(form.scales[0][0]):
                 text = unaligned(text, form)
                 cache, element = arguments[1]
                 arguments[1] = np.concatenate([cache[..., :1], cache, cache[..., :7]], -1), element
