@@ -1,4 +1,4 @@
-"""Decode steps with caches of keys and values: contiguous, in pages, of 8-bit integers, selected keys, latent attention, and
+"""Decode steps with caches of keys and values: contiguous, in pages, of 8 and 4 bits, selected keys, latent attention, and
 batches whose sequences change at every step.
 
 Every contender of a row runs in the same rounds of one process; ratios are medians over rounds. Programs are compiled once
@@ -17,8 +17,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADS, KV_HEADS, DEPTH = 32, 8, 128
 COPIES = 3
 QUANTIZED = {"int8": ("int8", 127), "e4m3": ("float8_e4m3fn", 448), "e5m2": ("float8_e5m2", 57344)}
+# Codes of 4 bits: scales of a position and head, and whether they have zero points.
+PACKED = {"int4": (1, False), "int4, groups of 32": (DEPTH // 32, False), "int4, groups of 32, zero points": (DEPTH // 32, True)}
 # Minima and maxima of the ratios.
-LIMITS = {"of read": 0.90, "8 bits of read": 0.80, "pages of 16": 1.10, "pages of 1": 1.35, "selected": 1.25,
+LIMITS = {"of read": 0.90, "8 bits of read": 0.80, "4 bits of read": 0.70, "pages of 16": 1.10, "pages of 1": 1.35, "selected": 1.25,
           "changing batch": 1.03}
 
 
@@ -93,6 +95,20 @@ class Caches:
 
         return self.rotate(step, [quantize(k) + quantize(v) for k, v in self.caches])
 
+    def packed(self, groups, has_zero):
+        """Random bytes of two codes, with `groups` scales for each position and head, and zero points."""
+        torch = self.torch
+        caches = []
+        for k, _ in self.caches:
+            codes = [torch.randint(0, 256, (*k.shape[:3], DEPTH // 2), dtype=torch.uint8) for _ in "kv"]
+            scales, zeros = ([torch.rand(*k.shape[:3], groups) * largest for _ in "kv"] for largest in (0.3, 15))
+            caches.append((*codes, *scales, *(zeros if has_zero else (None, None))))
+
+        def step(k, v, k_scale, v_scale, k_zero, v_zero):
+            return self.saccade.attention(self.q, k, v, k_scale=k_scale, v_scale=v_scale, k_zero=k_zero, v_zero=v_zero)
+
+        return self.rotate(step, caches)
+
     def selected(self, block, count):
         """`count` keys of a cache eight times as long, in blocks of adjacent keys: pages of one position."""
         torch, options = self.torch, self.options
@@ -162,14 +178,20 @@ def rows(torch, saccade, machine, options):
         caches = Caches(torch, saccade, options, dtype)
         contenders = {"contiguous": caches.contiguous(), "pages of 16": caches.in_pages(16), "pages of 1": caches.in_pages(1)}
         contenders.update({case: caches.quantized(*of) for case, of in QUANTIZED.items()})
+        contenders.update({case: caches.packed(*of) for case, of in PACKED.items()})
         reads = []
         seconds, ratios = paired(contenders, options.rounds, lambda: reads.append(caches.read(machine)))
         bandwidth = statistics.median(reads)
         for case in contenders:
-            size = caches.bytes() * ((DEPTH + 4) / (DEPTH * dtype.itemsize) if case in QUANTIZED else 1)
+            size, limit = caches.bytes(), LIMITS["of read"]
+            if case in QUANTIZED:
+                size, limit = size * (DEPTH + 4) / (DEPTH * dtype.itemsize), LIMITS["8 bits of read"]
+            elif case in PACKED:
+                groups, has_zero = PACKED[case]
+                size = size * (DEPTH / 2 + 4 * groups * (1 + has_zero)) / (DEPTH * dtype.itemsize)
+                limit = LIMITS["4 bits of read"]
             share = size / seconds[case] / bandwidth
-            limit = LIMITS["8 bits of read" if case in QUANTIZED else "of read"]
-            if case == "contiguous" or case in QUANTIZED:
+            if case == "contiguous" or case in QUANTIZED or case in PACKED:
                 yield case, name, seconds[case], "GB/s over a plain read", judged(f"{share:.2f}", share >= limit), f"≥ {limit}"
             else:
                 limit = LIMITS[case]

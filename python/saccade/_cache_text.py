@@ -196,7 +196,7 @@ def computed(result: str, cache: str, layout: str, depth: int, element: str, sca
         return f"%{argument}"
 
     factor = None if scale is None or is_blocks else of_position(scale.name, "factor")
-    zero = of_position(scale.zero, "zero") if scale and scale.zero and not is_blocks else None
+    zero = of_position(scale.zero, "zero_point") if scale and scale.zero and not is_blocks else None
     has_indices = rotation or is_blocks or packed
     body = [f"%{dim} = linalg.index {i} : index" for i, dim in enumerate(layout)] if has_indices else []
 
@@ -212,26 +212,26 @@ def computed(result: str, cache: str, layout: str, depth: int, element: str, sca
             name += "_wide"
         if scale and is_blocks:
             size = depth // kind  # type: ignore[operator]
+            block = f"%{name}_block"
             body.extend([f"%{name}_bits = arith.constant {size.bit_length() - 1} : index",
-                         f"%{name}_block = arith.shrui {at}, %{name}_bits : index"])
+                         f"{block} = arith.shrui {at}, %{name}_bits : index"])
 
         def of_block(numbers: str, what: str) -> str:
-            body.append(f"%{name}_{what} = tensor.extract %{numbers}[{place(f'%{name}_block')}] : "
+            body.append(f"{block}_{what} = tensor.extract %{numbers}[{place(block)}] : "
                         f"{scale_type(kind, layout)}")  # type: ignore[arg-type]
-            return f"%{name}_{what}"
+            return f"{block}_{what}"
 
         if scale and packed:
             own_zero = zero or (of_block(scale.zero, "zero") if scale.zero else f"%{name}_zero")
             if not scale.zero:
                 body.append(f"{own_zero} = arith.constant {ZERO_POINT}.0 : f32")
-            body.append(f"%{name}_less = arith.subf %{name}, {own_zero} : f32")
-            subtracted = f"{name}_less"
-        else:
-            subtracted = name
+            body.append(f"%{name}_moved = arith.subf %{name}, {own_zero} : f32")
+            name += "_moved"
         if scale and is_blocks:
-            body.append(f"%{name}_scaled = arith.mulf %{subtracted}, {of_block(scale.name, 'scale')} : f32")
-            subtracted = f"{name}_scaled"
-        return f"%{subtracted}"
+            factor_of_block = of_block(scale.name, "scale")
+            body.append(f"%{name}_scaled = arith.mulf %{name}, {factor_of_block} : f32")
+            name += "_scaled"
+        return f"%{name}"
 
     value = number("x", "%d")
     if rotation:

@@ -298,6 +298,9 @@ void RowSource::splitFactor(Type type) {
   Value product = element;
   if (auto rounded = product.getDefiningOp<arith::TruncFOp>())
     product = rounded.getIn();
+  // Elements in registers need no rounding to the type of the tile.
+  if (product.getType() == type)
+    element = product;
   auto multiply = product.getDefiningOp<arith::MulFOp>();
   if (!multiply || multiply.getType() != type)
     return;

@@ -27,8 +27,9 @@ public:
 
   /// The row of `position`, a position of the tile.
   Row row(Emitter &e, mlir::Value position) const;
-  /// Loads `count` elements of a row from `column` on, without the factor of the row. Elements from index `present` on
-  /// are 0; all are 0 if `condition` (may be null) is false.
+  /// Loads `count` elements of a row from `column` on, a multiple of the lanes, without the factor of the row. Elements
+  /// from index `present` on are 0; all are 0 if `condition` (may be null) is false. Computed elements are not rounded to
+  /// the type of the tile.
   mlir::Value load(Emitter &e, const Row &row, mlir::Value column, int64_t count, int64_t present,
                    mlir::Value condition = nullptr) const;
   /// Prefetches the cache lines that hold the element (position, column), of a tile of `positions` positions. The
@@ -41,8 +42,7 @@ public:
   /// The elements of a row that share a cache line.
   int64_t elementsPerLine() const;
   bool isComputed() const { return computation != nullptr; }
-  /// Whether rows have a factor. It then multiplies a score or a weight instead of each element, and elements are not
-  /// rounded to the type of the tile.
+  /// Whether rows have a factor. It then multiplies a score or a weight instead of each element.
   bool hasFactor() const { return rowFactor != nullptr; }
 
   /// Erases the ops that write the tile, after the last load. The tile must have no other readers.

@@ -47,7 +47,7 @@ def arranged(x, layout):
     return x if layout == "bshd" else x.transpose(0, 2, 1, 3)
 
 
-LARGEST = {"int8": 127, "float8_e4m3fn": 448, "float8_e5m2": 1024, "int4": 7, "uint4": 7}
+LARGEST = {"int8": 127, "float8_e4m3fn": 448, "float8_e5m2": 1024, "int4": 15, "uint4": 15}
 
 
 def draw_cache(rng, form, kind, batch, positions, heads, depth, lengths):
