@@ -607,10 +607,10 @@ bool RegionVectorizer::evaluateRowRead(Operation &op) {
                                           ValueRange{place, first});
     values[op.getResult(0)] = {groups, isVector, nullptr, nullptr, found.group};
   } else {
-    Value extent = memref::DimOp::create(b, loc, memref, 1);
-    Value each = clampIndex(getVector(element), extent);
-    bindVector(op.getResult(0),
-               loadLanes(b, loc, memref, {LaneIndex{place, 0, Value()}, LaneIndex{Value(), 0, each}}, lanes, active));
+    LaneIndex each{found.value, found.step, Value()};
+    if (found.step == isVector) // of some lanes beyond the columns
+      each = {Value(), 0, clampIndex(getVector(element), memref::DimOp::create(b, loc, memref, 1))};
+    bindVector(op.getResult(0), loadLanes(b, loc, memref, {LaneIndex{place, 0, Value()}, each}, lanes, active));
   }
   return true;
 }
