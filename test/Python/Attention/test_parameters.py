@@ -118,6 +118,8 @@ REFUSED = {
                 [NAN, INF, torch.tensor(NAN)]),
     "v_scale": (lambda x: saccade.attention(q, k.to(torch.int8), v.to(torch.int8), k_scale=1.0, v_scale=x),
                 [NAN, -INF]),
+    "k_zero": (lambda x: saccade.attention(q, *[torch.zeros(*k.shape[:3], 4, dtype=torch.uint8)] * 2, k_scale=1.0, v_scale=1.0,
+                                           k_zero=x), [NAN, INF, torch.tensor(NAN)]),
     "softcap": (lambda x: flash_attn_with_kvcache(*rows, softcap=x), [-1.0, NAN, INF, 1e300]),
     "softmax_scale": (lambda x: flash_attn_with_kvcache(*rows, softmax_scale=x), [NAN, INF]),
     "window_size": (lambda x: flash_attn_with_kvcache(*rows, causal=True, window_size=(x, 0)), [-2, NAN, 0.5]),
