@@ -53,7 +53,7 @@ def in_words(form: Form, k: Any, v: Any) -> tuple[Any, Any]:
     """Keys and values as the program of a quantized form takes them."""
     assert form.scales is not None
     axis = form.key_layout.index("d")
-    return tuple(words(name, x, axis) if is_packed(stored) else x  # type: ignore[return-value]
+    return tuple(words(name, x, axis) if is_packed(stored) else x
                  for name, x, (stored, _) in zip("kv", (k, v), form.scales))
 
 

@@ -23,8 +23,8 @@ from saccade import (
     _gpu,
     _normalizers,
     _operands,
-    _packed,
     _options,
+    _packed,
     _program,
     _served,
 )
@@ -208,11 +208,12 @@ def attention(
             has no gradient.
         k_scale: k is quantized: of int8, float8_e4m3fn or float8_e5m2, and its elements times k_scale are the keys; or
             of uint8 with head_dim / 2 bytes, each of two codes of 4 bits, the low bits first, and the keys are
-            (code - 8) * k_scale, or (code - k_zero) * k_scale. head_dim is then a multiple of 8. A number, or a float32 array of q's kind: of no dimensions, [KV heads], or with one scale for each position
-            and head, which has the shape of k without head_dim; in place of head_dim it may have the number of blocks
-            of successive elements, of a power of two, of which each has a scale. The product is computed in float32 and
-            converted to q's element type, except that a kernel may apply the scale after the conversion, which is at
-            least as exact. NaN gives NaN. It has no gradient.
+            (code - 8) * k_scale, or (code - k_zero) * k_scale. head_dim is then a multiple of 8. A number, or a float32
+            array of q's kind: of no dimensions, [KV heads], or with one scale for each position and head, which has the
+            shape of k without head_dim; in place of head_dim it may have the number of blocks of successive elements,
+            of a power of two, of which each has a scale. The product is computed in float32 and converted to q's
+            element type, except that a kernel may omit the conversion, which is at least as exact. NaN gives NaN. It
+            has no gradient.
         v_scale: the same for v, which may be of another of these types; both or neither are given.
         k_zero, v_zero: zero points of codes of 4 bits: float32 arrays of the shape of the scale, or numbers.
         qk_type: "int8" permits that queries and keys are rounded to int8 for q k^T, as SageAttention does: keys without

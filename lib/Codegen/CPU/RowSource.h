@@ -22,14 +22,14 @@ public:
     /// Of each input the place in memory, or the value if it is the same for all elements of the row.
     llvm::SmallVector<mlir::Value, 4> inputs;
     llvm::SmallVector<mlir::Value, 4> reads; ///< of each matrix the place in memory
-    mlir::Value factor; ///< elements are those that are loaded times this scalar; null for 1
+    mlir::Value factor;                      ///< elements are those that are loaded times this scalar; null for 1
   };
 
   /// The row of `position`, a position of the tile.
   Row row(Emitter &e, mlir::Value position) const;
   /// Loads `count` elements of a row from `column` on, a multiple of the lanes, without the factor of the row. Elements
-  /// from index `present` on are 0; all are 0 if `condition` (may be null) is false. Computed elements are not rounded to
-  /// the type of the tile.
+  /// from index `present` on are 0; all are 0 if `condition` (may be null) is false. Computed elements are not rounded
+  /// to the type of the tile.
   mlir::Value load(Emitter &e, const Row &row, mlir::Value column, int64_t count, int64_t present,
                    mlir::Value condition = nullptr) const;
   /// Prefetches the cache lines that hold the element (position, column), of a tile of `positions` positions. The

@@ -603,8 +603,8 @@ bool RegionVectorizer::evaluateRowRead(Operation &op) {
   if (found.step == 0) {
     bindUniform(op.getResult(0), memref::LoadOp::create(b, loc, memref, ValueRange{place, found.value}));
   } else if (Value first = quotients.lookup(element); first && !active) {
-    Value groups = vector::LoadOp::create(b, loc, VectorType::get(lanes / found.group, type), memref,
-                                          ValueRange{place, first});
+    Value groups =
+        vector::LoadOp::create(b, loc, VectorType::get(lanes / found.group, type), memref, ValueRange{place, first});
     values[op.getResult(0)] = {groups, isVector, nullptr, nullptr, found.group};
   } else {
     LaneIndex each{found.value, found.step, Value()};

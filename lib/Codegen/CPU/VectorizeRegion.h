@@ -142,8 +142,8 @@ private:
   std::function<mlir::Value(mlir::Value)> logistic, sigmoid;
 };
 
-/// For a read of element (row, column / 2^n) by a structured op with the loops row and column: n, if the column is known
-/// to be in bounds. The row is, as shape functions check that what is read by a loop covers it.
+/// For a read of element (row, column / 2^n) by a structured op with the loops row and column: n, if the column is
+/// known to be in bounds. The row is, as shape functions check that what is read by a loop covers it.
 std::optional<int64_t> matchRowRead(mlir::memref::LoadOp load);
 
 } // namespace saccade::cpu

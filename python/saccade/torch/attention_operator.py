@@ -77,7 +77,8 @@ def _empty(q: torch.Tensor, head_dim_v: int, layout: str, has_lse: bool = False,
 
 def _depth_of(cache: torch.Tensor) -> int:
     """The head dimension of values, which is the last one; words have several codes."""
-    return cache.shape[-1] * (CODES_OF_WORD if cache.dtype == torch.int32 else 1)
+    depth: int = cache.shape[-1]
+    return depth * CODES_OF_WORD if cache.dtype == torch.int32 else depth
 
 
 def _register() -> None:

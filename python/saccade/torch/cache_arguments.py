@@ -278,9 +278,9 @@ def new_rows(name: str, k: torch.Tensor, v: torch.Tensor, count: torch.Tensor | 
     rows, own_scales, own_zeros = [], [], []
     for what, x, scale, zero, cache in zip("kv", (k, v), scales[:2], scales[2:], caches):
         blocks = blocks_of(scale)
-        given = (scale, zero) if blocks is None else (None, None)
-        quantized, *own = quantizing.quantize_rows(name, what, x, count, *given, zero is not None, cache.dtype,
-                                                   blocks or 1, layout)  # fmt: skip
+        given, given_zero = (scale, zero) if blocks is None else (None, None)
+        quantized, *own = quantizing.quantize_rows(name, what, x, count, given, given_zero, zero is not None,
+                                                   cache.dtype, blocks or 1, layout)  # fmt: skip
         rows.append(quantized)
         if blocks is not None:
             own = [each.squeeze(-1) if scale.dim() == 3 and each.dim() > 1 else each for each in own]

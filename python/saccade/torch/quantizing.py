@@ -41,12 +41,12 @@ def quantize_rows(function: str, name: str, x: torch.Tensor, count: torch.Tensor
         ValueError: a scale, or an element that is no padding, is not finite; it names the sequence. Tensors in the
             memory of a GPU are not read.
     """
-    given = [torch.full((1,), float(number), device=x.device) if isinstance(number, (int, float)) else number
-             for number in (scale, zero)]  # fmt: skip
+    scale, zero = (torch.full((1,), float(number), device=x.device) if isinstance(number, (int, float)) else number
+                   for number in (scale, zero))  # fmt: skip
     if is_compiling():
         quantize: Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = torch.ops.saccade.quantize_rows
-        return quantize(x, count, *given, has_zero, dtype, blocks, layout, function, name)
-    return _quantize(x, count, *given, has_zero, dtype, blocks, layout, function, name)
+        return quantize(x, count, scale, zero, has_zero, dtype, blocks, layout, function, name)
+    return _quantize(x, count, scale, zero, has_zero, dtype, blocks, layout, function, name)
 
 
 def check_scale(function: str, name: str, scale: torch.Tensor) -> None:
