@@ -31,6 +31,8 @@ def words(name: str, x: Any, axis: int) -> Any:
                          f"{x.shape[axis] * CODES_OF_BYTE} elements of 4 bits, expected a head size that is a multiple "
                          f"of {CODES_OF_WORD}")  # fmt: skip
     is_torch = _arrays.is_torch(x)
+    if not is_torch and not _arrays.is_numpy(x):  # an array of another library on a GPU
+        raise TypeError(f"{name} is no torch tensor, expected one on a GPU: elements of 4 bits are read by words")
     strides = list(x.stride() if is_torch else x.strides)
     if 0 in x.shape:
         x = x.contiguous() if is_torch else x.copy()

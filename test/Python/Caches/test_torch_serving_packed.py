@@ -83,6 +83,29 @@ def test_given_scales_are_used_as_they_are(kind, has_zero):
         sequences.check(q, count, out, atol=4e-6)
 
 
+@pytest.mark.parametrize("zero", [None, 4.0])
+def test_ties_are_rounded_to_even(zero):
+    caches, _ = empty((1, 2), None, False)
+    k, v = (torch.arange(depth).expand(1, 1, KV_HEADS, depth) / 2 - 2.5 for depth in (DEPTH, DEPTH_V))
+    numbers = {"k_scale": 1.0, "v_scale": 1.0} | ({} if zero is None else {"k_zero": zero, "v_zero": zero})
+    append_kvcache(k, v, *caches, 0, **numbers)
+    for cache, x in zip(caches, (k, v)):
+        codes = torch.stack([cache & 15, cache >> 4], -1).flatten(-2)[:, :1].float()
+        expected = [min(max(round(y + (zero or 0)), 0 if zero else -7), 15 if zero else 7) + (0 if zero else 8) for y in x[0, 0, 0].tolist()]
+        assert codes[0, 0, 0].tolist() == expected
+
+
+@pytest.mark.parametrize("value", [0.0, 2.5, -3.0, 1e-30, 1e30])
+def test_equal_elements_keep_their_value(value):
+    for blocks, has_zero in KINDS:
+        caches, numbers = empty((1, 3), blocks, has_zero, (DEPTH, DEPTH))
+        rows = torch.full((1, 3, KV_HEADS, DEPTH), value)
+        append_kvcache(rows, rows, *caches, 0, **numbers)
+        codes = torch.stack([caches[0] & 15, caches[0] >> 4], -1).flatten(-2).unflatten(-1, (blocks or 1, -1))
+        scale, zero = (numbers[name].view(1, 3, KV_HEADS, blocks or 1, 1) if name in numbers else 8.0 for name in ("k_scale", "k_zero"))
+        torch.testing.assert_close(((codes - zero) * scale).flatten(-2), rows, rtol=1e-6, atol=0)
+
+
 def test_rotary_positions_trees_and_layouts():
     random = torch.Generator().manual_seed(3)
     q, k, v = (drawn(random, 2, 5, heads, 32) for heads in (HEADS, KV_HEADS, KV_HEADS))
