@@ -89,7 +89,7 @@ COMPONENTS = [
               ("binding", "binding_torch")),
     Component("CPU", ("lib/Codegen/CPU", "lib/Codegen/Common"),
               (r"Codegen/CPU", r"Execution/(?!GPU)", r"Fuzz/(random|linear|structured|prepack|packed)", r"Unit/(.*CPU|Target)"),
-              ("attention_weights", "scores", "masks", "linear", "packed", "regions_random")),
+              ("attention_weights", "scores", "masks", "linear", "packed", "torch_serving_rotary", "regions_random")),
     Component("GPU", ("lib/Codegen/GPU",), (r"Codegen/GPU", r"Execution/GPU", r"Fuzz/random-graphs-gpu", r"PtxSim/")),
     Component("Script", ("lib/Script",), (r"Script/", r"Tools/transform", r"Fuzz/random_scripts"), ("transform_script",)),
     Component("Target", ("lib/Target",),

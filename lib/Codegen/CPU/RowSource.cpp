@@ -440,7 +440,8 @@ Operation *saccade::cpu::findWriterOf(Value tile, Operation *user) {
     return nullptr;
   Operation *writer = nullptr;
   for (Operation *other : tile.getUsers()) {
-    if (user->isAncestor(other))
+    // A body reads the tile by element. If it is an operand as well, both read the memory.
+    if (other == user || (user->isProperAncestor(other) && !llvm::is_contained(user->getOperands(), tile)))
       continue;
     auto load = dyn_cast<LoadPagesOp>(other);
     auto generic = dyn_cast<linalg::GenericOp>(other);
