@@ -27,7 +27,7 @@ static constexpr int64_t alignment = 16;
 
 namespace {
 
-/// A buffer with its live range [first, last] in program order and its offset.
+/// A buffer with its live range [first, last] in program order, from its first use on, and its offset.
 struct Place {
   memref::AllocOp buffer;
   int64_t first, last, offset = 0, bytes = 0;
@@ -50,7 +50,8 @@ public:
         return buffer.emitOpError("has type ") << type << ", expected a compact buffer of static size in a kernel";
       int64_t bytes = type.getNumElements() * static_cast<int64_t>(layout.getTypeSize(type.getElementType()));
       bytes = static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(bytes, 1), alignment));
-      Place place{buffer, order[buffer], lastUse(buffer), begin, bytes};
+      auto [first, last] = liveRange(buffer);
+      Place place{buffer, first, last, begin, bytes};
       // `places` is sorted by offset.
       for (const Place &other : places)
         if (place.overlaps(other) && other.offset < place.offset + place.bytes)
@@ -75,10 +76,10 @@ private:
     return end;
   }
 
-  /// Returns the last op that uses the buffer or a view of it, in its block, or in one around that if a branch yields
-  /// it.
-  int64_t lastUse(memref::AllocOp buffer) {
-    int64_t last = order[buffer];
+  /// The first and the last op that use the buffer or a view of it, in its block, or in one around that if a branch
+  /// yields it. Bufferization creates buffers at the start of a block, long before their first use.
+  std::pair<int64_t, int64_t> liveRange(memref::AllocOp buffer) {
+    int64_t first = std::numeric_limits<int64_t>::max(), last = order[buffer];
     SmallVector<Value> views = {buffer.getResult()};
     while (!views.empty()) {
       for (Operation *user : views.pop_back_val().getUsers()) {
@@ -88,6 +89,8 @@ private:
           block = block->getParentOp()->getBlock();
         if (ancestor == user && isa<memref::LoadOp>(user))
           ancestor = endOfRead(user);
+        else if (block == buffer->getBlock() && !isa<ViewLikeOpInterface>(user))
+          first = std::min(first, order[ancestor]);
         ancestor->walk([&](Operation *inner) { last = std::max(last, order[inner]); });
         Operation *source = user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp() : user;
         for (Value result : source->getResults())
@@ -95,7 +98,7 @@ private:
             views.push_back(result);
       }
     }
-    return last;
+    return {std::min(first, last), last};
   }
 
   DataLayout layout;
