@@ -18,9 +18,9 @@ static constexpr int64_t positionsInVectors = 32;
 
 LinearForwardTasks::LinearForwardTasks(IRRewriter &rewriter, LinearOp op, bool onDevice)
     : LinearTasks(rewriter, op, onDevice), linear(op) {
-  arePadded = !onDevice;
+  arePadded = true;
   heads = onDevice ? 1 : headsOfTask(op);
-  scalesValues = !onDevice && op.getCausal() && !op.hasMatrixDecay();
+  scalesValues = op.getCausal() && !op.hasMatrixDecay();
   blockColumns = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   if (onDevice || type != productType)
     return;
@@ -32,7 +32,7 @@ LinearForwardTasks::LinearForwardTasks(IRRewriter &rewriter, LinearOp op, bool o
 
 Value LinearForwardTasks::loadFeatures(Value tensor, DimsAttr dims, Value head, Value begin) {
   std::optional<APFloat> epsilon = linear.getL2norm();
-  bool isRounded = !epsilon && linear.getFeature().empty() && !onDevice && getElementTypeOrSelf(tensor) == productType;
+  bool isRounded = !epsilon && linear.getFeature().empty() && getElementTypeOrSelf(tensor) == productType;
   Value x = loadColumns(tensor, dims, head, begin, index(0), depth, isRounded ? productType : type), factors;
   if (epsilon) {
     Value squares = rowSums({{x, {0, 1}}, {x, {0, 1}}}, filled({-1}, 0.0));

@@ -87,6 +87,8 @@ private:
   llvm::SmallVector<Value> emitColumns(mlir::ValueRange inits, Value states);
   /// Columns of the state that a task of that form has.
   int64_t splitColumns() const;
+  /// Chunks that one task prepares. On a CPU the next one is prefetched.
+  int64_t chunksOfTask() const { return onDevice ? 1 : 4; }
   Value allocated(llvm::ArrayRef<mlir::OpFoldResult> sizes, mlir::Type element);
   int64_t preparedRows();
   Prepared emptyPrepared(Value chunks);

@@ -269,9 +269,9 @@ std::pair<Value, Value> LinearGradientTasks::emitStates() {
     SmallVector<Value> next = {state, tensor::InsertSliceOp::create(b, loc, stored, carried[1], offsets, sizes, ones)};
     if (op.hasDeltaRule()) {
       Value left = remainders(chunk, state);
-      SmallVector<OpFoldResult> at = {b.getIndexAttr(0), begin, b.getIndexAttr(0)}, extents = {ones[0], size, columns};
+      SmallVector<OpFoldResult> at = {b.getIndexAttr(0), begin, b.getIndexAttr(0)}, extents = {ones[0], present, columns};
       Value rows = slice(carried[2], at, extents, {false, true, true});
-      Value kept = linalg::CopyOp::create(b, loc, left, rows).getResult(0);
+      Value kept = linalg::CopyOp::create(b, loc, presentRows(left), rows).getResult(0);
       next.push_back(
           tensor::InsertSliceOp::create(b, loc, kept, carried[2], at, extents, ArrayRef(ones).take_front(3)));
       values = timesBeta(chunk, left);
@@ -303,8 +303,12 @@ LinearGradientTasks::Results LinearGradientTasks::visitChunks(Value states, Valu
     if (remainders) {
       place = placeOfRemainders();
       place.offsets[1] = getAsOpFoldResult(add(asIndex(place.offsets[1]), begin));
-      place.sizes[1] = size;
+      place.sizes[1] = present;
       saved.remainders = slice(remainders, place.offsets, place.sizes, {false, true, true});
+      if (present != size)
+        saved.remainders = ofPositions(valueDepth, type, 0, [&](Value part) -> Value {
+          return linalg::CopyOp::create(b, loc, saved.remainders, part).getResult(0);
+        });
       saved.written = timesBeta(chunk, saved.remainders);
     }
     auto [next, done] = visit(chunk, saved, before[0], results.with(before.drop_front()));

@@ -16,7 +16,9 @@ namespace saccade {
 class LinearGradientTasks : LinearTasks {
 public:
   LinearGradientTasks(mlir::IRRewriter &rewriter, attn::LinearGradientOp op, bool onDevice)
-      : LinearTasks(rewriter, op, onDevice), gradient(op) {}
+      : LinearTasks(rewriter, op, onDevice), gradient(op) {
+    arePadded = onDevice;
+  }
   mlir::LogicalResult rewrite();
 
 private:

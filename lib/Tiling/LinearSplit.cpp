@@ -17,9 +17,6 @@ using namespace saccade::attn;
 /// Positions of a segment: what is prepared of them fits the L2 cache, and a launch costs little beside them.
 static constexpr int64_t segmentPositions = 2048;
 
-/// Chunks that one task prepares. The next one is prefetched.
-static constexpr int64_t chunksOfTask = 4;
-
 /// The number of tasks that keep all threads of a machine busy, so that no other form is compiled.
 static constexpr int64_t manyTasks = 64;
 
@@ -38,12 +35,12 @@ int64_t LinearForwardTasks::splitColumns() const {
 
 bool LinearForwardTasks::hasSplitForm() {
   // A normalized output has one sum for all columns.
-  if (onDevice || !op.getCausal() || linear.getNormalize() || (heads == 1 && splitColumns() == valueDepth))
+  if (!op.getCausal() || linear.getNormalize() || (!onDevice && heads == 1 && splitColumns() == valueDepth))
     return false;
   int64_t extent = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Seq),
           states = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Head);
   std::optional<int64_t> batches = getConstantIntValue(getBatches(b, op));
-  bool areMany = batches && !ShapedType::isDynamic(states) && *batches * states / heads >= manyTasks;
+  bool areMany = !onDevice && batches && !ShapedType::isDynamic(states) && *batches * states / heads >= manyTasks;
   return !areMany && (heads > 1 || ShapedType::isDynamic(extent) || extent > stepPositions);
 }
 
@@ -61,6 +58,10 @@ Value LinearForwardTasks::isSplit() {
 }
 
 SmallVector<Value> LinearForwardTasks::emitForms(ValueRange inits) {
+  if (onDevice) {
+    blockColumns = splitColumns();
+    return emitColumns(inits, initialColumns());
+  }
   Value all = asIndex(batches), none = index(0), isFew = isSplit();
   auto select = [&](bool isOther) {
     batches = getAsOpFoldResult(isOther ? this->select(isFew, all, none) : this->select(isFew, none, all));
@@ -243,23 +244,23 @@ LinearForwardTasks::Prepared LinearForwardTasks::prepareChunk(Value begin, Value
 LinearForwardTasks::Prepared LinearForwardTasks::prepareSegment(Value first, Value chunks, Prepared all) {
   auto places = [&]() {
     SmallVector<Place> found;
-    Value chunk = mul(partOfTask, chunksOfTask);
+    Value chunk = mul(partOfTask, chunksOfTask());
     for (auto [value, ofQueries] : all.parts())
       if (*value)
-        found.push_back(placeOfPrepared(*value, ofQueries, chunk, min(sub(chunks, chunk), index(chunksOfTask))));
+        found.push_back(placeOfPrepared(*value, ofQueries, chunk, min(sub(chunks, chunk), index(chunksOfTask()))));
     return found;
   };
   auto body = [&](ValueRange parts) {
-    Value begun = add(first, mul(partOfTask, chunksOfTask * rows));
+    Value begun = add(first, mul(partOfTask, chunksOfTask() * rows));
     // A short sequence is computed position by position.
     Value isShort = compare(arith::CmpIPredicate::sle, asIndex(length), index(stepPositions));
-    Value end = select(isShort, index(0), add(begun, chunksOfTask * rows));
+    Value end = select(isShort, index(0), add(begun, chunksOfTask() * rows));
     auto prepare = [&](Value begin, ValueRange before) {
       return prepareChunk(begin, div(sub(begin, begun), index(rows)), all.with(before)).getValues();
     };
     return overChunks(/*isForward=*/true, parts, prepare, begun, end);
   };
-  OpFoldResult tasks = getAsOpFoldResult(ceilDiv(chunks, index(chunksOfTask)));
+  OpFoldResult tasks = getAsOpFoldResult(ceilDiv(chunks, index(chunksOfTask())));
   scf::ForallOp loop = overTasks("linear_attention.chunks", all.getValues(), places, body, tasks);
   return all.with(loop.getResults());
 }
