@@ -1,6 +1,7 @@
 //===- GradientTile.cpp - The tiles of a gradient of attention ----------------===//
 #include "GradientTile.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 
 using namespace mlir;
 using namespace saccade;

@@ -32,8 +32,7 @@ LinearForwardTasks::LinearForwardTasks(IRRewriter &rewriter, LinearOp op, bool o
 
 Value LinearForwardTasks::loadFeatures(Value tensor, DimsAttr dims, Value head, Value begin) {
   std::optional<APFloat> epsilon = linear.getL2norm();
-  bool isRounded = !epsilon && linear.getFeature().empty() && getElementTypeOrSelf(tensor) == productType;
-  Value x = loadColumns(tensor, dims, head, begin, index(0), depth, isRounded ? productType : type), factors;
+  Value x = loadColumns(tensor, dims, head, begin, index(0), depth, operandType(tensor)), factors;
   if (epsilon) {
     Value squares = rowSums({{x, {0, 1}}, {x, {0, 1}}}, filled({-1}, 0.0));
     factors = apply(1, 0, {}, {{squares, {0}}}, [&](ValueRange args) -> SmallVector<Value> {
@@ -49,7 +48,7 @@ Value LinearForwardTasks::loadFeatures(Value tensor, DimsAttr dims, Value head, 
   if (factors)
     inputs.push_back({presentRows(factors), {0}});
   auto feature = [&](ValueRange args) -> SmallVector<Value> {
-    Value element = args[0];
+    Value element = convert(args[0], type);
     if (factors)
       element = arith::MulFOp::create(b, loc, element, args[1]);
     if (linear.getFeature().empty())
@@ -241,7 +240,7 @@ LinearForwardTasks::State LinearForwardTasks::initialState(ValueRange parts) {
   }
   State state{stateOrZeros(before), Value()};
   if (linear.getNormalize())
-    state.sum = before ? loadState(before, valueDepth, 1, /*isVector=*/true) : filled({depth}, 0.0);
+    state.sum = before ? loadState(before, b.getIndexAttr(valueDepth), 1, /*isVector=*/true) : filled({depth}, 0.0);
   return state;
 }
 
@@ -358,7 +357,8 @@ LogicalResult LinearForwardTasks::rewrite() {
     rewriter.replaceOp(op, *inits);
     return success();
   }
-  if (isInPlace() && linear.getState())
+  bool isRead = onDevice && hasSplitForm(); // before the final state is written
+  if (isInPlace() && linear.getState() && !isRead)
     (*inits)[1] = tensor::CastOp::create(b, loc, (*inits)[1].getType(), linear.getState());
   rewriter.replaceOp(op, hasSplitForm() ? emitForms(*inits) : emitHeads(*inits));
   return success();

@@ -89,7 +89,6 @@ private:
   int64_t splitColumns() const;
   /// Chunks that one task prepares. On a CPU the next one is prefetched.
   int64_t chunksOfTask() const { return onDevice ? 1 : 4; }
-  Value allocated(llvm::ArrayRef<mlir::OpFoldResult> sizes, mlir::Type element);
   int64_t preparedRows();
   Prepared emptyPrepared(Value chunks);
   Place placeOfPrepared(Value all, bool ofQueries, Value chunk, Value count);

@@ -63,13 +63,15 @@ LinearGradientTasks::Sums LinearGradientTasks::Sums::with(ValueRange values) con
 //===----------------------------------------------------------------------===//
 
 Value LinearGradientTasks::outputGradient(Value head, Value begin) {
-  Value x = loadRows(gradient.getOutputGradient(), gradient.getOutputDims(), head, begin);
+  Value x = loadColumns(gradient.getOutputGradient(), gradient.getOutputDims(), head, begin, firstColumn, taskColumns,
+                        operandType(gradient.getOutputGradient()));
   if (!gradient.getScale())
     return x;
   // Not in place: rows without conversion are slices of the caller's tensor.
-  return apply(2, 0, {{x, {0, 1}}}, {{temporary({-1, valueDepth}), {0, 1}}},
+  return apply(2, 0, {{x, {0, 1}}}, {{temporary({-1, taskColumns}, productType), {0, 1}}},
                [&](ValueRange args) -> SmallVector<Value> {
-                 return {arith::MulFOp::create(b, loc, args[0], scalar(gradient.getScale()->convertToDouble()))};
+                 Value factor = scalar(gradient.getScale()->convertToDouble());
+                 return {convert(arith::MulFOp::create(b, loc, convert(args[0], type), factor), productType)};
                })[0];
 }
 
@@ -84,7 +86,7 @@ Value LinearGradientTasks::addToDecay(Value sums, Value x, Value y, bool isNegat
   return apply(2, isMatrix ? 0 : 1, {{x, {0, 1}}, {y, {0, 1}}},
                {{sums, isMatrix ? SmallVector<unsigned>{0, 1} : SmallVector<unsigned>{0}}},
                [&](ValueRange args) -> SmallVector<Value> {
-                 Value product = arith::MulFOp::create(b, loc, args[0], args[1]);
+                 Value product = arith::MulFOp::create(b, loc, convert(args[0], type), convert(args[1], type));
                  if (isNegative)
                    return {arith::SubFOp::create(b, loc, args[2], product)};
                  return {arith::AddFOp::create(b, loc, args[2], product)};
@@ -131,7 +133,7 @@ Value LinearGradientTasks::storeDecay(const Chunk &chunk, Value sums, Value ofSt
   })[1];
   SmallVector<unsigned> loops = isMatrix ? SmallVector<unsigned>{0, 1} : SmallVector<unsigned>{0};
   // A decay factor of 0 has derivative 0, which rounding errors of the sums must not change.
-  return storeRows(into, gradient.getFactorDims(isMatrix), index(0), chunk.begin,
+  return storeRows(into, gradient.getFactorDims(isMatrix), index(0), beginOfStores(chunk.begin),
                    {{sums, loops}, {chunk.decay.each, loops}}, [&](ValueRange args) -> Value {
                      Value isZero = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, args[1], scalar(0.0));
                      return select(isZero, scalar(0.0), args[0]);
@@ -144,20 +146,29 @@ Value LinearGradientTasks::storeDecay(const Chunk &chunk, Value sums, Value ofSt
 
 LinearGradientTasks::Sums LinearGradientTasks::addQueryHead(const Chunk &chunk, const Saved &saved, Value head,
                                                             Value member, Sums sums) {
-  Value queries = loadRows(op.getQuery(), op.getQueryDims(), head, chunk.begin);
+  Value queries = loadFeatures(op.getQuery(), op.getQueryDims(), head, chunk.begin);
   Value outputHead = add(mul(stateHead, group), member);
   Value ofOutput = outputGradient(outputHead, chunk.begin);
-  sums.values = matmul({scores(queries, chunk), {2, 0}}, {ofOutput, {2, 1}}, sums.values);
-  Value weights = matmul({ofOutput, {0, 2}}, {saved.written, {1, 2}}, filled({-1, -1}, 0.0));
-  if (!chunk.decay.between)
-    weights = lowerTriangle(weights, /*isStrict=*/false);
-  Value ofQueries = matmul({ofOutput, {0, 2}}, {saved.state, {1, 2}}, filled({-1, depth}, 0.0));
-  ofQueries = timesFactor(ofQueries, chunk, chunk.decay.entering);
-  std::tie(ofQueries, sums.keys) = pullScores(chunk, weights, queries, ofQueries, sums.keys);
-  Value entering = decayed(queries, chunk.decay, chunk.decay.entering, depth);
-  sums.state = matmul({entering, {2, 0}}, {ofOutput, {2, 1}}, sums.state);
-  sums.decay = addToDecay(sums.decay, queries, ofQueries, /*isNegative=*/false);
-  sums.query = storeRows(sums.query, op.getQueryDims().getDims(), member, chunk.begin, ofQueries);
+  if (sums.state)
+    sums.values = matmul({scores(queries, chunk), {2, 0}}, {ofOutput, {2, 1}}, sums.values);
+  Value ofQueries;
+  if (sums.keys) {
+    Value weights = matmul({ofOutput, {0, 2}}, {saved.written, {1, 2}}, filled({-1, -1}, 0.0));
+    if (!chunk.decay.between)
+      weights = lowerTriangle(weights, /*isStrict=*/false);
+    ofQueries = matmul({ofOutput, {0, 2}}, {saved.state, {1, 2}}, filled({-1, depth}, 0.0));
+    ofQueries = timesFactor(ofQueries, chunk, chunk.decay.entering);
+    std::tie(ofQueries, sums.keys) = pullScores(chunk, weights, queries, ofQueries, sums.keys);
+  }
+  if (sums.state) {
+    Value entering = decayed(queries, chunk.decay, chunk.decay.entering, depth);
+    sums.state = matmul({entering, {2, 0}}, {ofOutput, {2, 1}}, sums.state);
+  }
+  if (sums.keys) {
+    sums.decay = addToDecay(sums.decay, queries, ofQueries, /*isNegative=*/false);
+    sums.query =
+        storeRows(sums.query, op.getQueryDims().getDims(), member, beginOfStores(chunk.begin), ofQueries);
+  }
   return sums;
 }
 
@@ -167,92 +178,167 @@ LinearGradientTasks::Sums LinearGradientTasks::addQueries(const Chunk &chunk, co
   }));
 }
 
-LinearGradientTasks::Sums LinearGradientTasks::addDeltaRule(const Chunk &chunk, const Saved &saved, Sums sums,
-                                                            Results &results) {
+Value LinearGradientTasks::solvedGradient(const Chunk &chunk, Value ofValues) {
   Value solved = inverse(negativeSystem(chunk, /*ofEarlier=*/false));
-  Value ofRemainders = matmul({solved, {2, 0}}, {sums.values, {2, 1}}, filled({-1, valueDepth}, 0.0));
+  return matmul({solved, {2, 0}}, {ofValues, {2, 1}}, filled({-1, taskColumns}, 0.0));
+}
+
+LinearGradientTasks::Sums LinearGradientTasks::addDeltaRule(const Chunk &chunk, const Saved &saved, Value ofRemainders,
+                                                            Sums sums, Results &results) {
   if (results.beta) {
     Value ofBeta = rowSums({{ofRemainders, {0, 1}}, {saved.remainders, {0, 1}}}, filled({-1}, 0.0));
-    results.beta = storeRows(results.beta, gradient.getFactorDims(/*isMatrix=*/false), index(0), chunk.begin, ofBeta);
+    results.beta = storeRows(results.beta, gradient.getFactorDims(/*isMatrix=*/false), index(0),
+                             beginOfStores(chunk.begin), ofBeta);
   }
   sums.values = timesBeta(chunk, ofRemainders);
   Value negative =
-      apply(2, 0, {{sums.values, {0, 1}}}, {{temporary({-1, valueDepth}), {0, 1}}},
+      apply(2, 0, {{sums.values, {0, 1}}}, {{temporary({-1, taskColumns}), {0, 1}}},
             [&](ValueRange args) -> SmallVector<Value> { return {arith::NegFOp::create(b, loc, args[0])}; })[0];
-  Value weights = matmul({negative, {0, 2}}, {saved.written, {1, 2}}, filled({-1, -1}, 0.0));
-  weights = lowerTriangle(weights, /*isStrict=*/true);
-  Value ofErase = matmul({negative, {0, 2}}, {saved.state, {1, 2}}, filled({-1, depth}, 0.0));
-  ofErase = timesFactor(ofErase, chunk, chunk.decay.entering);
-  std::tie(ofErase, sums.keys) = pullScores(chunk, weights, chunk.erase, ofErase, sums.keys);
-  Value entering = decayed(chunk.erase, chunk.decay, chunk.decay.entering, depth);
-  sums.state = matmul({entering, {2, 0}}, {negative, {2, 1}}, sums.state);
+  Value ofErase;
+  if (sums.keys) {
+    Value weights = matmul({negative, {0, 2}}, {saved.written, {1, 2}}, filled({-1, -1}, 0.0));
+    weights = lowerTriangle(weights, /*isStrict=*/true);
+    ofErase = matmul({negative, {0, 2}}, {saved.state, {1, 2}}, filled({-1, depth}, 0.0));
+    ofErase = timesFactor(ofErase, chunk, chunk.decay.entering);
+    std::tie(ofErase, sums.keys) = pullScores(chunk, weights, chunk.erase, ofErase, sums.keys);
+  }
+  if (sums.state) {
+    Value entering = decayed(chunk.erase, chunk.decay, chunk.decay.entering, depth);
+    sums.state = matmul({entering, {2, 0}}, {negative, {2, 1}}, sums.state);
+  }
+  if (!sums.keys)
+    return sums;
   sums.decay = addToDecay(sums.decay, chunk.erase, ofErase, /*isNegative=*/false);
   sums.decay = addToDecay(sums.decay, chunk.keys, sums.keys, /*isNegative=*/true);
   if (results.erase)
-    results.erase = storeRows(results.erase, op.getEraseDimsAttr().getDims(), index(0), chunk.begin, ofErase);
+    results.erase =
+        storeRows(results.erase, op.getEraseDimsAttr().getDims(), index(0), beginOfStores(chunk.begin), ofErase);
   else
     sums.keys = sum(sums.keys, ofErase);
   return sums;
 }
 
-std::pair<Value, LinearGradientTasks::Results> LinearGradientTasks::visit(const Chunk &chunk, const Saved &saved,
-                                                                          Value after, Results results) {
+LinearGradientTasks::Sums LinearGradientTasks::beginSums(const Chunk &chunk, const Saved &saved, Value after,
+                                                         const Results &results, Value &ofState) {
   Sums sums;
-  Value leaving = decayed(chunk.keys, chunk.decay, chunk.decay.leaving, depth);
-  sums.values = matmul({leaving, {0, 2}}, {after, {2, 1}}, filled({-1, valueDepth}, 0.0));
   sums.keys = matmul({saved.written, {0, 2}}, {after, {1, 2}}, filled({-1, depth}, 0.0));
   sums.keys = timesFactor(sums.keys, chunk, chunk.decay.leaving);
-  Value ofState;
   if (results.decay) {
     ofState = decayOfState(chunk, saved.state, after, sums.keys);
     sums.decay = op.hasMatrixDecay() ? filled({-1, depth}, 0.0) : filled({-1}, 0.0);
   }
-  sums.state = decayState(chunk, after);
   sums.query = results.query;
+  return sums;
+}
+
+LinearGradientTasks::Results LinearGradientTasks::storeChunk(const Chunk &chunk, const Sums &sums, Value ofState,
+                                                             Results results) {
+  Value begin = beginOfStores(chunk.begin);
+  results.key = storeRows(results.key, op.getKeyDims().getDims(), index(0), begin, sums.keys);
+  if (results.value)
+    results.value = storeRows(results.value, op.getValueDims().getDims(), index(0), begin, sums.values);
+  if (results.decay)
+    results.decay = storeDecay(chunk, sums.decay, ofState, results.decay);
+  return results;
+}
+
+std::pair<Value, LinearGradientTasks::Results> LinearGradientTasks::visit(const Chunk &chunk, const Saved &saved,
+                                                                          Value after, Results results) {
+  Value leaving = decayed(chunk.keys, chunk.decay, chunk.decay.leaving, depth), ofState;
+  Value ofValues = matmul({leaving, {0, 2}}, {after, {2, 1}}, filled({-1, valueDepth}, 0.0));
+  Sums sums = beginSums(chunk, saved, after, results, ofState);
+  sums.values = ofValues;
+  sums.state = decayState(chunk, after);
   sums = addQueries(chunk, saved, sums);
   results.query = sums.query;
   if (op.hasDeltaRule())
-    sums = addDeltaRule(chunk, saved, sums, results);
+    sums = addDeltaRule(chunk, saved, solvedGradient(chunk, sums.values), sums, results);
   else
     sums.decay = addToDecay(sums.decay, chunk.keys, sums.keys, /*isNegative=*/true);
-  results.key = storeRows(results.key, op.getKeyDims().getDims(), index(0), chunk.begin, sums.keys);
-  results.value = storeRows(results.value, op.getValueDims().getDims(), index(0), chunk.begin, sums.values);
-  if (results.decay)
-    results.decay = storeDecay(chunk, sums.decay, ofState, results.decay);
-  return {sums.state, results};
+  return {sums.state, storeChunk(chunk, sums, ofState, results)};
 }
 
 //===----------------------------------------------------------------------===//
 // Tasks
 //===----------------------------------------------------------------------===//
 
-/// The chunks of a task in the tensor of states. Those of a ragged sequence begin at the number of whole chunks before
+/// The chunks of a task in a tensor of states. Those of a ragged sequence begin at the number of whole chunks before
 /// it and one for each sequence before it, so that no two sequences share one.
 StructuredEmitter::Place LinearGradientTasks::placeOfChunks() {
   Value extent = extentOf(op.getValue(), op.getValueDims(), Dim::Seq);
   Value first = start ? add(div(start, rows), sequence) : mul(sequence, ceilDiv(extent, index(rows)));
-  OpFoldResult zero = b.getIndexAttr(0);
-  return {{stateHead, first, zero, zero},
+  return {{stateHead, first, b.getIndexAttr(0), getAsOpFoldResult(firstColumn)},
           {b.getIndexAttr(1), getAsOpFoldResult(ceilDiv(asIndex(length), index(rows))), b.getIndexAttr(depth),
-           b.getIndexAttr(valueDepth)}};
+           b.getIndexAttr(taskColumns)}};
 }
 
 StructuredEmitter::Place LinearGradientTasks::placeOfRemainders() {
   Value first = start ? start : mul(sequence, extentOf(op.getValue(), op.getValueDims(), Dim::Seq));
-  return {{stateHead, first, b.getIndexAttr(0)}, {b.getIndexAttr(1), length, b.getIndexAttr(valueDepth)}};
+  return {{stateHead, first, getAsOpFoldResult(firstColumn)},
+          {b.getIndexAttr(1), length, b.getIndexAttr(taskColumns)}};
+}
+
+Value LinearGradientTasks::emptyStates() {
+  Value batches = asIndex(getBatches(b, op)), extent = extentOf(op.getValue(), op.getValueDims(), Dim::Seq);
+  Value chunks = starts ? add(add(div(extent, rows), batches), 1) : mul(batches, ceilDiv(extent, index(rows)));
+  return allocated({getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head), getAsOpFoldResult(chunks),
+                    b.getIndexAttr(depth), b.getIndexAttr(valueDepth)},
+                   onDevice ? productType : type);
+}
+
+Value LinearGradientTasks::emptyRemainders() {
+  Value batches = asIndex(getBatches(b, op)), extent = extentOf(op.getValue(), op.getValueDims(), Dim::Seq);
+  return allocated({getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head),
+                    getAsOpFoldResult(starts ? extent : mul(batches, extent)), b.getIndexAttr(valueDepth)},
+                   type);
+}
+
+Value LinearGradientTasks::copied(Value from, Value to) {
+  Type element = getElementTypeOrSelf(to);
+  if (getElementTypeOrSelf(from) == element)
+    return linalg::CopyOp::create(b, loc, from, to).getResult(0);
+  return apply(2, 0, {{from, {0, 1}}}, {{to, {0, 1}}},
+               [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], element)}; })[0];
+}
+
+Value LinearGradientTasks::storeOfChunk(Value state, Value into, Value begin) {
+  SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)), ones(4, b.getIndexAttr(1));
+  offsets[1] = getAsOpFoldResult(div(begin, rows));
+  SmallVector<OpFoldResult> sizes = {ones[0], ones[0], b.getIndexAttr(depth), b.getIndexAttr(taskColumns)};
+  Value stored = copied(state, slice(into, offsets, sizes, {false, false, true, true}));
+  return tensor::InsertSliceOp::create(b, loc, stored, into, offsets, sizes, ones);
+}
+
+Value LinearGradientTasks::storeOfPositions(Value values, Value into, Value begin) {
+  SmallVector<OpFoldResult> offsets = {b.getIndexAttr(0), begin, b.getIndexAttr(0)}, ones(3, b.getIndexAttr(1)),
+                            sizes = {ones[0], present, b.getIndexAttr(taskColumns)};
+  Value stored = copied(presentRows(values), slice(into, offsets, sizes, {false, true, true}));
+  return tensor::InsertSliceOp::create(b, loc, stored, into, offsets, sizes, ones);
+}
+
+Value LinearGradientTasks::loadOfChunk(Value states, Value begin) {
+  Place place = placeOfChunks();
+  place.offsets[1] = getAsOpFoldResult(add(asIndex(place.offsets[1]), div(begin, rows)));
+  place.sizes[1] = b.getIndexAttr(1);
+  return slice(states, place.offsets, place.sizes, {false, false, true, true});
+}
+
+Value LinearGradientTasks::loadOfPositions(Value values, Value begin) {
+  Place place = placeOfRemainders();
+  place.offsets[1] = getAsOpFoldResult(add(asIndex(place.offsets[1]), begin));
+  place.sizes[1] = present;
+  Value loaded = slice(values, place.offsets, place.sizes, {false, true, true});
+  if (present == size)
+    return loaded;
+  return ofPositions(taskColumns, type, 0, [&](Value part) { return copied(loaded, part); });
 }
 
 std::pair<Value, Value> LinearGradientTasks::emitStates() {
-  Value batches = asIndex(getBatches(b, op)), extent = extentOf(op.getValue(), op.getValueDims(), Dim::Seq);
-  OpFoldResult heads = getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head);
-  Value chunks = starts ? add(add(div(extent, rows), batches), 1) : mul(batches, ceilDiv(extent, index(rows)));
-  Value positions = starts ? extent : mul(batches, extent);
-  OpFoldResult columns = b.getIndexAttr(valueDepth);
-  SmallVector<Value> inits = {
-      tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{heads, chunks, b.getIndexAttr(depth), columns}, type)};
+  SmallVector<Value> inits = {emptyStates()};
   if (op.hasDeltaRule())
-    inits.push_back(tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{heads, positions, columns}, type));
+    inits.push_back(emptyRemainders());
   auto places = [&]() -> SmallVector<Place> {
+    takeColumns();
     SmallVector<Place> found = {placeOfChunks()};
     if (op.hasDeltaRule())
       found.push_back(placeOfRemainders());
@@ -261,32 +347,35 @@ std::pair<Value, Value> LinearGradientTasks::emitStates() {
   auto visitChunk = [&](Value begin, ValueRange carried) -> SmallVector<Value> {
     Chunk chunk = loadChunk(begin);
     Value state = carried[0], values = chunk.values;
-    SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)), ones(4, b.getIndexAttr(1));
-    offsets[1] = getAsOpFoldResult(div(begin, rows));
-    SmallVector<OpFoldResult> sizes = {ones[0], ones[0], b.getIndexAttr(depth), columns};
-    Value to = slice(carried[1], offsets, sizes, {false, false, true, true});
-    Value stored = linalg::CopyOp::create(b, loc, state, to).getResult(0);
-    SmallVector<Value> next = {state, tensor::InsertSliceOp::create(b, loc, stored, carried[1], offsets, sizes, ones)};
+    SmallVector<Value> next = {state, storeOfChunk(state, carried[1], begin)};
     if (op.hasDeltaRule()) {
       Value left = remainders(chunk, state);
-      SmallVector<OpFoldResult> at = {b.getIndexAttr(0), begin, b.getIndexAttr(0)}, extents = {ones[0], present, columns};
-      Value rows = slice(carried[2], at, extents, {false, true, true});
-      Value kept = linalg::CopyOp::create(b, loc, presentRows(left), rows).getResult(0);
-      next.push_back(
-          tensor::InsertSliceOp::create(b, loc, kept, carried[2], at, extents, ArrayRef(ones).take_front(3)));
+      next.push_back(storeOfPositions(left, carried[2], begin));
       values = timesBeta(chunk, left);
     }
     Value keys = decayed(chunk.keys, chunk.decay, chunk.decay.leaving, depth);
     next[0] = matmul({keys, {2, 0}}, {values, {2, 1}}, decayState(chunk, state));
     return next;
   };
-  scf::ForallOp loop = overTasks("linear_attention_gradient.states", inits, places, [&](ValueRange parts) {
+  auto body = [&](ValueRange parts) {
     SmallVector<Value> carried = {stateOrZeros(op.getState())};
     llvm::append_range(carried, parts);
     carried = overChunks(/*isForward=*/true, carried, visitChunk);
     return SmallVector<Value>(llvm::drop_begin(carried));
-  });
+  };
+  scf::ForallOp loop = overTasks("linear_attention_gradient.states", inits, places, body, parts());
   return {loop.getResult(0), op.hasDeltaRule() ? Value(loop.getResult(1)) : Value()};
+}
+
+LinearGradientTasks::Saved LinearGradientTasks::savedOf(const Chunk &chunk, Value states, Value remainders) {
+  Saved saved;
+  saved.state = loadOfChunk(states, chunk.begin);
+  saved.written = chunk.values;
+  if (remainders) {
+    saved.remainders = loadOfPositions(remainders, chunk.begin);
+    saved.written = timesBeta(chunk, saved.remainders);
+  }
+  return saved;
 }
 
 LinearGradientTasks::Results LinearGradientTasks::visitChunks(Value states, Value remainders, Results results) {
@@ -294,24 +383,8 @@ LinearGradientTasks::Results LinearGradientTasks::visitChunks(Value states, Valu
   llvm::append_range(carried, results.getValues());
   carried = overChunks(/*isForward=*/false, carried, [&](Value begin, ValueRange before) {
     Chunk chunk = loadChunk(begin);
-    Saved saved;
-    Place place = placeOfChunks();
-    place.offsets[1] = getAsOpFoldResult(add(asIndex(place.offsets[1]), div(begin, rows)));
-    place.sizes[1] = b.getIndexAttr(1);
-    saved.state = slice(states, place.offsets, place.sizes, {false, false, true, true});
-    saved.written = chunk.values;
-    if (remainders) {
-      place = placeOfRemainders();
-      place.offsets[1] = getAsOpFoldResult(add(asIndex(place.offsets[1]), begin));
-      place.sizes[1] = present;
-      saved.remainders = slice(remainders, place.offsets, place.sizes, {false, true, true});
-      if (present != size)
-        saved.remainders = ofPositions(valueDepth, type, 0, [&](Value part) -> Value {
-          return linalg::CopyOp::create(b, loc, saved.remainders, part).getResult(0);
-        });
-      saved.written = timesBeta(chunk, saved.remainders);
-    }
-    auto [next, done] = visit(chunk, saved, before[0], results.with(before.drop_front()));
+    auto [next, done] =
+        visit(chunk, savedOf(chunk, states, remainders), before[0], results.with(before.drop_front()));
     SmallVector<Value> all = {next};
     llvm::append_range(all, done.getValues());
     return all;
@@ -330,6 +403,7 @@ SmallVector<Value> LinearGradientTasks::emitNonCausal(Results results) {
     Chunk chunk = loadChunk(begin);
     return {matmul({chunk.keys, {2, 0}}, {chunk.values, {2, 1}}, carried[0])};
   })[0];
+  state = asOperand(state);
   Value after = stateOrZeros(gradient.getStateGradient());
   if (isDense)
     length = getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq);
@@ -345,6 +419,9 @@ SmallVector<Value> LinearGradientTasks::emitNonCausal(Results results) {
   SmallVector<Value> done = overChunks(/*isForward=*/true, {after, results.query}, visitQueries);
   Value ofState = done[0];
   results.query = done[1];
+  if (results.state)
+    results.state = storeState(ofState, results.state, 0);
+  ofState = asOperand(ofState);
   length = keys;
   auto visitKeys = [&](Value begin, ValueRange carried) -> SmallVector<Value> {
     Chunk chunk = loadChunk(begin);
@@ -355,23 +432,33 @@ SmallVector<Value> LinearGradientTasks::emitNonCausal(Results results) {
   };
   done = overChunks(/*isForward=*/true, {results.key, results.value}, visitKeys);
   results.key = done[0], results.value = done[1];
-  if (results.state)
-    results.state = storeState(ofState, results.state, 0);
   return results.getValues();
 }
 
-SmallVector<StructuredEmitter::Place> LinearGradientTasks::places() {
-  Value one = index(1);
-  SmallVector<Place> found = {placeOfQueries(op.getQueryDims(), depth),
-                              placeOfRows(op.getKeyDims().getDims(), stateHead, one, depth),
-                              placeOfRows(op.getValueDims().getDims(), stateHead, one, valueDepth)};
-  if (op.getDecay())
-    found.push_back(placeOfRows(gradient.getFactorDims(op.hasMatrixDecay()), stateHead, one, depth));
-  if (op.getBeta())
-    found.push_back(placeOfRows(gradient.getFactorDims(/*isMatrix=*/false), stateHead, one, 1));
-  if (op.getErase())
-    found.push_back(placeOfRows(op.getEraseDimsAttr().getDims(), stateHead, one, depth));
-  if (op.getState())
+SmallVector<StructuredEmitter::Place> LinearGradientTasks::places(const Results &results, Value first, Value count) {
+  SmallVector<Place> found;
+  auto take = [&](ArrayRef<Dim> dims, Place place) {
+    unsigned seq = llvm::find(dims, Dim::Seq) - dims.begin();
+    if (count) {
+      place.offsets[seq] = getAsOpFoldResult(add(asIndex(place.offsets[seq]), first));
+      place.sizes[seq] = getAsOpFoldResult(count);
+    }
+    found.push_back(place);
+  };
+  auto takeRows = [&](ArrayRef<Dim> dims, int64_t columns) {
+    take(dims, placeOfRows(dims, stateHead, index(1), columns));
+  };
+  take(op.getQueryDims().getDims(), placeOfQueries(op.getQueryDims(), depth));
+  takeRows(op.getKeyDims().getDims(), depth);
+  if (results.value)
+    takeRows(op.getValueDims().getDims(), valueDepth);
+  if (results.decay)
+    takeRows(gradient.getFactorDims(op.hasMatrixDecay()), depth);
+  if (results.beta)
+    takeRows(gradient.getFactorDims(/*isMatrix=*/false), 1);
+  if (results.erase)
+    takeRows(op.getEraseDimsAttr().getDims(), depth);
+  if (results.state)
     found.push_back(placeOfState(valueDepth));
   return found;
 }
@@ -395,8 +482,12 @@ LogicalResult LinearGradientTasks::rewrite() {
   std::pair<Value, Value> saved;
   if (op.getCausal())
     saved = emitStates();
+  if (op.getCausal() && onDevice) {
+    rewriter.replaceOp(op, emitParts(saved.first, saved.second, named.with(*inits)).getValues());
+    return success();
+  }
   scf::ForallOp loop = overTasks(
-      "linear_attention_gradient", *inits, [&] { return places(); },
+      "linear_attention_gradient", *inits, [&] { return places(named); },
       [&](ValueRange parts) {
         Results results = named.with(parts);
         return op.getCausal() ? visitChunks(saved.first, saved.second, results).getValues() : emitNonCausal(results);

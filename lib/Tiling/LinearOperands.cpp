@@ -68,7 +68,7 @@ Value LinearTasks::ofPositions(int64_t columns, Type element, double padding, ll
 }
 
 Value LinearTasks::loadRows(Value tensor, DimsAttr dims, Value head, Value begin) {
-  return loadColumns(tensor, dims, head, begin, index(0), getStaticDimSize(tensor, dims, Dim::Depth), type);
+  return loadColumns(tensor, dims, head, begin, index(0), getStaticDimSize(tensor, dims, Dim::Depth), operandType(tensor));
 }
 
 StructuredEmitter::IndexedOperand LinearTasks::rowsOf(Value tensor, DimsAttr dims, Value head, Value begin, Value first,
@@ -127,7 +127,8 @@ void LinearTasks::loadHead(Chunk &chunk) {
   if (op.getDecay())
     chunk.decay =
         decayOf(loadFactor(op.getDecay(), op.getDecayAxesAttr(), chunk.begin, /*isDecay=*/true), op.hasMatrixDecay());
-  chunk.values = loadColumns(op.getValue(), op.getValueDims(), stateHead, chunk.begin, firstColumn, taskColumns, type);
+  chunk.values = loadColumns(op.getValue(), op.getValueDims(), stateHead, chunk.begin, firstColumn, taskColumns,
+                             operandType(op.getValue()));
   if (op.getBeta())
     chunk.beta = loadFactor(op.getBeta(), op.getBetaAxesAttr(), chunk.begin, /*isDecay=*/false);
 }
@@ -190,6 +191,13 @@ Value LinearTasks::storeRows(Value into, ArrayRef<Dim> dims, Value member, Value
   return storeRows(into, dims, member, begin, {{rows, loops}}, [](ValueRange args) -> Value { return args[0]; });
 }
 
+Value LinearTasks::allocated(ArrayRef<OpFoldResult> sizes, Type element) {
+  SmallVector<int64_t> shape;
+  SmallVector<Value> dynamic;
+  dispatchIndexOpFoldResults(sizes, dynamic, shape);
+  return bufferization::AllocTensorOp::create(b, loc, RankedTensorType::get(shape, element), dynamic);
+}
+
 //===----------------------------------------------------------------------===//
 // State
 //===----------------------------------------------------------------------===//
@@ -225,13 +233,13 @@ void LinearTasks::takeHead(Place &place, Value head) {
 }
 
 Value LinearTasks::stateOrZeros(Value tensor) {
-  return tensor ? loadState(tensor, 0, valueDepth) : filled({depth, valueDepth}, 0.0);
+  return tensor ? loadState(tensor, getAsOpFoldResult(firstColumn), taskColumns) : filled({depth, taskColumns}, 0.0);
 }
 
-Value LinearTasks::loadState(Value tensor, int64_t first, int64_t columns, bool isVector) {
+Value LinearTasks::loadState(Value tensor, OpFoldResult first, int64_t columns, bool isVector) {
   Place place = placeOfState(columns);
   takeHead(place, stateHead);
-  place.offsets.back() = b.getIndexAttr(first);
+  place.offsets.back() = first;
   SmallVector<bool> isKept(place.sizes.size() - 2, false);
   isKept.append({true, !isVector});
   SmallVector<unsigned> loops = isVector ? SmallVector<unsigned>{0} : SmallVector<unsigned>{0, 1};

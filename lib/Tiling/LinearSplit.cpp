@@ -7,7 +7,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "LinearForwardTasks.h"
-#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -94,14 +93,6 @@ SmallVector<Value> LinearForwardTasks::emitForms(ValueRange inits) {
 SmallVector<LinearForwardTasks::Prepared::Part> LinearForwardTasks::Prepared::parts() {
   return {{&keys, false},    {&erase, false}, {&solved, false}, {&entering, false},
           {&leaving, false}, {&whole, false}, {&queries, true}, {&within, true}};
-}
-
-/// Memory that two tensors of one shape do not share, unlike that of tensor.empty.
-Value LinearForwardTasks::allocated(ArrayRef<OpFoldResult> sizes, Type element) {
-  SmallVector<int64_t> shape;
-  SmallVector<Value> dynamic;
-  dispatchIndexOpFoldResults(sizes, dynamic, shape);
-  return bufferization::AllocTensorOp::create(b, loc, RankedTensorType::get(shape, element), dynamic);
 }
 
 SmallVector<Value> LinearForwardTasks::Prepared::getValues() {
@@ -216,11 +207,12 @@ Value LinearForwardTasks::loadPrepared(Value all, Value head, Value chunk) {
 
 LinearForwardTasks::Prepared LinearForwardTasks::prepareChunk(Value begin, Value number, Prepared parts) {
   Chunk chunk = loadChunk(begin);
-  multiplyTogether(chunk);
-  Writing writing = writingOf(chunk);
   auto store = [&](Value x, Value part) { return part ? storePrepared(x, part, index(0), number) : Value(); };
+  // First, because the decays that leave the chunk take memory until then.
   if (parts.keys)
     parts.keys = store(keysToWrite(chunk), parts.keys);
+  multiplyTogether(chunk);
+  Writing writing = writingOf(chunk);
   parts.erase = store(writing.erase, parts.erase);
   parts.solved = store(writing.solved, parts.solved);
   parts.entering = store(chunk.decay.entering, parts.entering);

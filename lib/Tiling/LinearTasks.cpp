@@ -11,6 +11,9 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
+/// The largest head size of keys with 64 positions in a chunk on a GPU, if rows of the state decay on their own.
+static constexpr int64_t smallDepth = 32;
+
 FloatType saccade::getProductType(LinearOpInterface op) {
   Type element = getElementTypeOrSelf(op.getQuery());
   return element.isBF16() ? cast<FloatType>(element) : op.getStateType();
@@ -18,7 +21,11 @@ FloatType saccade::getProductType(LinearOpInterface op) {
 
 LinearTasks::LinearTasks(IRRewriter &rewriter, LinearOpInterface op, bool onDevice)
     : ChunkEmitter(rewriter, op.getLoc(), op.getStateType(), getProductType(op)), rewriter(rewriter), op(op),
-      onDevice(onDevice) {}
+      onDevice(onDevice) {
+  // What a chunk of 64 positions needs beside a large state would not fit in shared memory.
+  if (onDevice && op.hasMatrixDecay() && getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth) > smallDepth)
+    rows = 32;
+}
 
 LogicalResult LinearTasks::checkSizes() {
   depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
@@ -204,17 +211,22 @@ Value LinearTasks::weighted(Value products, bool areShared, const Chunk &chunk, 
 Value LinearTasks::remainders(const Chunk &chunk, Value state) {
   // v − Sᵀ e, before the writes of the chunk.
   // An elementwise op without effect would be folded, and the values may be a slice of the caller's tensor.
-  Value errors = linalg::CopyOp::create(b, loc, chunk.values, temporary({-1, valueDepth})).getResult(0);
+  Value errors = temporary({-1, taskColumns});
+  if (getElementTypeOrSelf(chunk.values) == type)
+    errors = linalg::CopyOp::create(b, loc, chunk.values, errors).getResult(0);
+  else
+    errors = apply(2, 0, {{chunk.values, {0, 1}}}, {{errors, {0, 1}}},
+                   [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], type)}; })[0];
   Value erase = decayed(chunk.erase, chunk.decay, chunk.decay.entering, depth, /*scale=*/-1);
   errors = matmul({erase, {0, 2}}, {state, {2, 1}}, errors);
   Value solved = inverse(negativeSystem(chunk, /*ofEarlier=*/true));
-  return matmul({solved, {0, 2}}, {errors, {2, 1}}, filled({-1, valueDepth}, 0.0));
+  return matmul({solved, {0, 2}}, {errors, {2, 1}}, filled({-1, taskColumns}, 0.0));
 }
 
 Value LinearTasks::timesBeta(const Chunk &chunk, Value x) {
   if (!chunk.beta)
     return x;
   return apply(
-      2, 0, {{x, {0, 1}}, {chunk.beta, {0}}}, {{temporary({-1, valueDepth}), {0, 1}}},
+      2, 0, {{x, {0, 1}}, {chunk.beta, {0}}}, {{temporary({-1, taskColumns}), {0, 1}}},
       [&](ValueRange args) -> SmallVector<Value> { return {arith::MulFOp::create(b, loc, args[0], args[1])}; })[0];
 }

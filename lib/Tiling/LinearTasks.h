@@ -49,6 +49,10 @@ protected:
                                           llvm::function_ref<llvm::SmallVector<Value>(Value, Value, mlir::ValueRange)>);
 
   //===--- Operands ---===//
+  /// The type in which elements of an operand are kept: that of operands of matmuls if they have it, else that of sums.
+  mlir::Type operandType(Value tensor) {
+    return mlir::getElementTypeOrSelf(tensor) == productType ? productType : type;
+  }
   virtual Value loadFeatures(Value tensor, attn::DimsAttr dims, Value head, Value begin) {
     return loadRows(tensor, dims, head, begin);
   }
@@ -91,10 +95,13 @@ protected:
                      int64_t columns, llvm::ArrayRef<IndexedOperand> rows, Rounding element);
   Value storeRows(Value into, llvm::ArrayRef<attn::Dim> dims, Value member, Value begin, Value rows);
 
+  /// Memory that two tensors of one shape do not share, unlike that of tensor.empty.
+  Value allocated(llvm::ArrayRef<mlir::OpFoldResult> sizes, mlir::Type element);
+
   //===--- State ---===//
   /// [depth, columns] of the state of this task, from column `first` on; without the column dimension if `isVector`.
-  Value loadState(Value tensor, int64_t first, int64_t columns, bool isVector = false);
-  /// The same from column 0 on; 0 for a null tensor.
+  Value loadState(Value tensor, mlir::OpFoldResult first, int64_t columns, bool isVector = false);
+  /// The same for the columns of the task; 0 for a null tensor.
   Value stateOrZeros(Value tensor);
   Value storeState(Value state, Value into, int64_t first);
   /// The state before the chunk, or a vector of its rows, decayed by the whole chunk.

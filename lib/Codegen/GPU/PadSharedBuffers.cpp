@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Emitter.h"
+#include "SharedPlan.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "saccade/Codegen/GPU/Passes.h"
 #include "saccade/Support/GPUTarget.h"
@@ -19,6 +20,9 @@ using namespace saccade;
 
 /// Bytes of all banks, and of the padding of a row: the widest vector access.
 static constexpr int64_t bankBytes = 128, padBytes = 16;
+
+/// Shared memory for what the lowerings of ops allocate, such as the tiles of a matmul.
+static constexpr int64_t otherBytes = 48 << 10;
 
 /// The padding of a row in elements, 0 if it needs none.
 static int64_t paddingOf(MemRefType type) {
@@ -50,15 +54,15 @@ struct PadSharedBuffers : saccade::impl::PadSharedBuffersBase<PadSharedBuffers> 
     if (!gpu)
       return signalPassFailure();
     SmallVector<memref::AllocOp> buffers;
-    int64_t bits = 0;
-    getOperation().walk([&](memref::AllocOp buffer) {
-      buffers.push_back(buffer);
+    getOperation().walk([&](memref::AllocOp buffer) { buffers.push_back(buffer); });
+    auto bytesOf = [](memref::AllocOp buffer) -> int64_t {
       MemRefType type = buffer.getType();
       int64_t padding = paddingOf(type), rows = padding ? type.getDimSize(0) : 0;
-      if (type.hasStaticShape() && type.getElementType().isIntOrFloat())
-        bits += (type.getNumElements() + rows * padding) * type.getElementTypeBitWidth();
-    });
-    if (bits / 8 > gpu->sharedBytes / 2)
+      if (!type.hasStaticShape() || !type.getElementType().isIntOrFloat())
+        return 0;
+      return (type.getNumElements() + rows * padding) * type.getElementTypeBitWidth() / 8;
+    };
+    if (device::SharedPlan(getOperation(), 0, bytesOf).getBytes() > std::max(gpu->sharedBytes / 2, gpu->sharedBytes - otherBytes))
       return;
     for (memref::AllocOp buffer : buffers)
       if (int64_t padding = paddingOf(buffer.getType()))

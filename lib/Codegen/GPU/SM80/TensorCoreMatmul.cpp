@@ -1,7 +1,8 @@
 //===- TensorCoreMatmul.cpp - Matmuls on tensor cores -------------------------===//
 //
 // LHS and RHS tiles are double-buffered: the copy of the next tiles overlaps with the multiplication of the current
-// ones, with one barrier per step. A reduced dimension of at most 128 elements takes one step.
+// ones, with one barrier per step. A reduced dimension of at most 128 elements takes one step. Buffers of the kernel that
+// are whole blocks, such as those of a chunk of linear attention, are not copied.
 //
 //===----------------------------------------------------------------------===//
 #include "TensorCoreMatmul.h"
@@ -97,6 +98,7 @@ private:
     isLhsTransposed = isAlong(lhsOperand, m), isRhsRowMajor = isAlong(rhsOperand, n);
     GlobalMatrix lhs = isLhsTransposed ? matrixOf(lhsOperand, k, m) : matrixOf(lhsOperand, m, k);
     GlobalMatrix rhs = isRhsRowMajor ? matrixOf(rhsOperand, k, n) : matrixOf(rhsOperand, n, k);
+    lhsPitch = pitchInPlace(lhsOperand, m, blocking.rows), rhsPitch = pitchInPlace(rhsOperand, n, blocking.columns);
     auto overBlocks = [&](unsigned loop, bool isOne, int64_t size, function_ref<void(Value)> body) {
       isOne ? body(e.index(0)) : e.loop(e.index(0), sizes[loop], size, body);
     };
@@ -122,6 +124,22 @@ private:
     return GlobalMatrix(e, operand.get(), row, column, at);
   }
 
+  /// The elements between two rows of a matrix operand in shared memory whose fragments can be loaded where they are, as
+  /// its loop over rows or columns, `outer`, and that of K have whole blocks of `size` and whole steps; else 0.
+  int64_t pitchInPlace(OpOperand &operand, unsigned outer, int64_t size) {
+    auto type = cast<MemRefType>(operand.get().getType());
+    SmallVector<int64_t> strides;
+    int64_t offset = 0;
+    if (!isShared(operand.get()) || type.getRank() != 2 || failed(type.getStridesAndOffset(strides, offset)) ||
+        strides[1] != 1 || !blocking.hasOneDepth)
+      return 0;
+    std::optional<int64_t> extent = getConstantIntValue(sizes[outer]), steps = getConstantIntValue(sizes[k]);
+    auto isMultiple = [](std::optional<int64_t> x, int64_t of) { return x && !ShapedType::isDynamic(*x) && *x % of == 0; };
+    bool isWhole = isMultiple(extent, size) && isMultiple(steps, 16);
+    // Rows of a fragment are 16-byte aligned.
+    return isWhole && isMultiple(strides[0], 8) && isMultiple(offset, 8) ? strides[0] : 0;
+  }
+
   void computeBlock(const GlobalMatrix &lhs, const GlobalMatrix &rhs, Value firstRow, Value firstColumn) {
     // A tile has `rows` × `depth` elements, in either order.
     auto shapeOf = [&](int64_t extent, bool isAlongSteps) {
@@ -129,13 +147,21 @@ private:
     };
     auto [lhsRows, lhsColumns] = shapeOf(blocking.rows, !isLhsTransposed);
     auto [rhsRows, rhsColumns] = shapeOf(blocking.columns, !isRhsRowMajor);
-    int64_t lhsBytes = SharedTile::bytes(lhsRows, lhsColumns), rhsBytes = SharedTile::bytes(rhsRows, rhsColumns);
+    int64_t lhsBytes = lhsPitch ? 0 : SharedTile::bytes(lhsRows, lhsColumns);
+    int64_t rhsBytes = rhsPitch ? 0 : SharedTile::bytes(rhsRows, rhsColumns);
     int64_t bytes = lhsBytes + rhsBytes;
-    Value shared = getDynamicShared(e, blocking.hasOneDepth ? bytes : 2 * bytes);
+    Value shared = bytes ? getDynamicShared(e, blocking.hasOneDepth ? bytes : 2 * bytes) : Value();
+    auto tileInPlace = [&](const GlobalMatrix &matrix, Value first, bool isAlongSteps, int64_t pitch) {
+      Value none = e.index(0);
+      Value base = isAlongSteps ? matrix.address(e, first, none) : matrix.address(e, none, first);
+      return SharedTile(base, element, 0, 0, pitch);
+    };
     auto tilesOf = [&, lhsRows = lhsRows, lhsColumns = lhsColumns, rhsRows = rhsRows,
                     rhsColumns = rhsColumns](int64_t i) {
-      return std::pair(SharedTile(e, shared, i * bytes, element, lhsRows, lhsColumns),
-                       SharedTile(e, shared, i * bytes + lhsBytes, element, rhsRows, rhsColumns));
+      return std::pair(lhsPitch ? tileInPlace(lhs, firstRow, !isLhsTransposed, lhsPitch)
+                                : SharedTile(e, shared, i * bytes, element, lhsRows, lhsColumns),
+                       rhsPitch ? tileInPlace(rhs, firstColumn, !isRhsRowMajor, rhsPitch)
+                                : SharedTile(e, shared, i * bytes + lhsBytes, element, rhsRows, rhsColumns));
     };
     Value isLhsAligned = lhs.isAligned(e, 16), isRhsAligned = rhs.isAligned(e, 16);
     auto copyTile = [&](int64_t i, Value step) {
@@ -147,18 +173,24 @@ private:
         else
           tile.copyPart(e, matrix, isAligned, step, sizes[k], first, end);
       };
-      copy(lhsTile, lhs, isLhsAligned, firstRow, sizes[m], !isLhsTransposed);
-      copy(rhsTile, rhs, isRhsAligned, firstColumn, sizes[n], !isRhsRowMajor);
+      if (!lhsPitch)
+        copy(lhsTile, lhs, isLhsAligned, firstRow, sizes[m], !isLhsTransposed);
+      if (!rhsPitch)
+        copy(rhsTile, rhs, isRhsAligned, firstColumn, sizes[n], !isRhsRowMajor);
       SharedTile::commit(e);
     };
-    // Wait for the last reads of shared memory.
-    e.barrier();
-    copyTile(0, e.index(0));
     SmallVector<Value> zeros(blocking.mTiles() * blocking.nTiles() * 4, e.scalar(0.0)), sums = zeros;
     auto multiplyStep = [&](int64_t i, SmallVector<Value> &running) {
       auto [lhsTile, rhsTile] = tilesOf(i);
       multiplyTiles(lhsTile, rhsTile, running);
     };
+    if (!bytes) {
+      multiplyStep(0, sums);
+      return storeBlock(firstRow, firstColumn, sums);
+    }
+    // Wait for the last reads of shared memory.
+    e.barrier();
+    copyTile(0, e.index(0));
     auto waitForCopies = [&] {
       SharedTile::wait(e);
       e.barrier();
@@ -248,6 +280,7 @@ private:
   Type element;
   Blocking blocking;
   bool isLhsTransposed = false, isRhsRowMajor = false, isResultZero = false;
+  int64_t lhsPitch = 0, rhsPitch = 0; ///< of operands that are not copied, else 0
   SmallVector<Value> sizes, positions; ///< of the loops, index
   Value warpRow, warpColumn, laneRow, laneColumn;
 };

@@ -74,9 +74,12 @@ linalg::FillOp saccade::getZeroFill(linalg::LinalgOp op) {
   for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode()) {
     if (auto fill = dyn_cast<linalg::FillOp>(before); fill && fill.getOutputs()[0] == result)
       return matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) ? fill : linalg::FillOp();
-    bool isUse = !isa<ViewLikeOpInterface>(before) &&
-                 llvm::any_of(before->getOperands(), [&](Value operand) { return getBaseMemory(operand) == base; });
-    if (isUse || (before->getNumRegions() > 0 && !isa<linalg::LinalgOp>(before)))
+    WalkResult uses = before->walk([&](Operation *inner) {
+      bool isUse = !isa<ViewLikeOpInterface>(inner) &&
+                   llvm::any_of(inner->getOperands(), [&](Value operand) { return getBaseMemory(operand) == base; });
+      return isUse ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (uses.wasInterrupted())
       return nullptr;
   }
   return nullptr;
