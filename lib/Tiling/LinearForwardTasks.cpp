@@ -22,6 +22,12 @@ LinearForwardTasks::LinearForwardTasks(IRRewriter &rewriter, LinearOp op, bool o
   heads = onDevice ? 1 : headsOfTask(op);
   scalesValues = op.getCausal() && !op.hasMatrixDecay();
   blockColumns = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
+  if (onDevice && op.getCausal() && op.getNormalize() && blockColumns > columnsOfTask) {
+    // All of the state is in shared memory.
+    rows = 32;
+    if (blockColumns % columnsOfTask == 0)
+      blockColumns = columnsOfTask;
+  }
   if (onDevice || type != productType)
     return;
   if (op.getCausal())

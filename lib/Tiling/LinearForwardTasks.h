@@ -28,6 +28,8 @@ private:
   static constexpr int64_t stepPositions = 8;
   /// Columns of a block of values: those of a panel of a matmul with AVX-512, of two with AVX2.
   static constexpr int64_t columnsInVectors = 32;
+  /// Columns of a task: with few, each of many tasks reads all queries and keys.
+  static constexpr int64_t columnsOfTask = 64;
 
   //===--- Columns ---===//
   // A matrix whose columns are those of the values is a tensor of blocks of columns, which are contiguous, or one

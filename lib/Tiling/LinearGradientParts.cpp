@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "LinearGradientTasks.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -40,6 +41,85 @@ void LinearGradientTasks::takeColumns() {
   taskColumns = columnsOfPart();
   firstColumn = mul(partOfTask, taskColumns);
 }
+
+//===----------------------------------------------------------------------===//
+// What loops store for each other
+//===----------------------------------------------------------------------===//
+
+/// The chunks of a task in a tensor of states. Those of a ragged sequence begin at the number of whole chunks before
+/// it and one for each sequence before it, so that no two sequences share one.
+StructuredEmitter::Place LinearGradientTasks::placeOfChunks() {
+  Value extent = extentOf(op.getValue(), op.getValueDims(), Dim::Seq);
+  Value first = start ? add(div(start, rows), sequence) : mul(sequence, ceilDiv(extent, index(rows)));
+  return {{stateHead, first, b.getIndexAttr(0), getAsOpFoldResult(firstColumn)},
+          {b.getIndexAttr(1), getAsOpFoldResult(ceilDiv(asIndex(length), index(rows))), b.getIndexAttr(depth),
+           b.getIndexAttr(taskColumns)}};
+}
+
+StructuredEmitter::Place LinearGradientTasks::placeOfRemainders() {
+  Value first = start ? start : mul(sequence, extentOf(op.getValue(), op.getValueDims(), Dim::Seq));
+  return {{stateHead, first, getAsOpFoldResult(firstColumn)},
+          {b.getIndexAttr(1), length, b.getIndexAttr(taskColumns)}};
+}
+
+Value LinearGradientTasks::emptyStates() {
+  Value batches = asIndex(getBatches(b, op)), extent = extentOf(op.getValue(), op.getValueDims(), Dim::Seq);
+  Value chunks = starts ? add(add(div(extent, rows), batches), 1) : mul(batches, ceilDiv(extent, index(rows)));
+  return allocated({getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head), getAsOpFoldResult(chunks),
+                    b.getIndexAttr(depth), b.getIndexAttr(valueDepth)},
+                   onDevice ? productType : type);
+}
+
+Value LinearGradientTasks::emptyRemainders() {
+  Value batches = asIndex(getBatches(b, op)), extent = extentOf(op.getValue(), op.getValueDims(), Dim::Seq);
+  return allocated({getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head),
+                    getAsOpFoldResult(starts ? extent : mul(batches, extent)), b.getIndexAttr(valueDepth)},
+                   type);
+}
+
+Value LinearGradientTasks::copied(Value from, Value to) {
+  Type element = getElementTypeOrSelf(to);
+  if (getElementTypeOrSelf(from) == element)
+    return linalg::CopyOp::create(b, loc, from, to).getResult(0);
+  return apply(2, 0, {{from, {0, 1}}}, {{to, {0, 1}}},
+               [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], element)}; })[0];
+}
+
+Value LinearGradientTasks::storeOfChunk(Value state, Value into, Value begin) {
+  SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)), ones(4, b.getIndexAttr(1));
+  offsets[1] = getAsOpFoldResult(div(begin, rows));
+  SmallVector<OpFoldResult> sizes = {ones[0], ones[0], b.getIndexAttr(depth), b.getIndexAttr(taskColumns)};
+  Value stored = copied(state, slice(into, offsets, sizes, {false, false, true, true}));
+  return tensor::InsertSliceOp::create(b, loc, stored, into, offsets, sizes, ones);
+}
+
+Value LinearGradientTasks::storeOfPositions(Value values, Value into, Value begin) {
+  SmallVector<OpFoldResult> offsets = {b.getIndexAttr(0), begin, b.getIndexAttr(0)}, ones(3, b.getIndexAttr(1)),
+                            sizes = {ones[0], present, b.getIndexAttr(taskColumns)};
+  Value stored = copied(presentRows(values), slice(into, offsets, sizes, {false, true, true}));
+  return tensor::InsertSliceOp::create(b, loc, stored, into, offsets, sizes, ones);
+}
+
+Value LinearGradientTasks::loadOfChunk(Value states, Value begin) {
+  Place place = placeOfChunks();
+  place.offsets[1] = getAsOpFoldResult(add(asIndex(place.offsets[1]), div(begin, rows)));
+  place.sizes[1] = b.getIndexAttr(1);
+  return slice(states, place.offsets, place.sizes, {false, false, true, true});
+}
+
+Value LinearGradientTasks::loadOfPositions(Value values, Value begin) {
+  Place place = placeOfRemainders();
+  place.offsets[1] = getAsOpFoldResult(add(asIndex(place.offsets[1]), begin));
+  place.sizes[1] = present;
+  Value loaded = slice(values, place.offsets, place.sizes, {false, true, true});
+  if (present == size)
+    return loaded;
+  return ofPositions(taskColumns, type, 0, [&](Value part) { return copied(loaded, part); });
+}
+
+//===----------------------------------------------------------------------===//
+// Columns and chunks
+//===----------------------------------------------------------------------===//
 
 /// The loop over columns: stores the gradients of the state after all chunks and, with the delta rule, those of the
 /// remainders, else those of the values. Sets the gradient of the initial state, and returns the others.

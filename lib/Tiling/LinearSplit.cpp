@@ -23,9 +23,6 @@ static constexpr int64_t manyTasks = 64;
 // The form of a call
 //===----------------------------------------------------------------------===//
 
-/// Columns of a task: with few, each of many tasks reads all queries and keys.
-static constexpr int64_t columnsOfTask = 64;
-
 int64_t LinearForwardTasks::splitColumns() const {
   if (valueDepth % columnsInVectors != 0)
     return valueDepth;

@@ -23,17 +23,17 @@ int64_t SharedPlan::sizeInBytes(memref::AllocOp buffer) {
 
 SharedPlan::SharedPlan(func::FuncOp kernel, int64_t begin, Bytes bytesOf) : end(llvm::alignTo(begin, alignment)) {
   begin = end;
-  SmallVector<SharedPlace> wanted;
+  SmallVector<SharedPlace> requested;
   kernel.walk<WalkOrder::PreOrder>([&](Operation *op) { order[op] = order.size(); });
   kernel.walk([&](memref::AllocOp buffer) {
     auto [first, last] = liveRange(buffer);
     int64_t bytes = static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(bytesOf(buffer), 1), alignment));
-    wanted.push_back({buffer, first, last, begin, bytes});
+    requested.push_back({buffer, first, last, begin, bytes});
   });
-  llvm::sort(wanted, [&](const SharedPlace &a, const SharedPlace &b) {
+  llvm::sort(requested, [&](const SharedPlace &a, const SharedPlace &b) {
     return std::pair(-a.bytes, order[a.buffer]) < std::pair(-b.bytes, order[b.buffer]);
   });
-  for (SharedPlace place : wanted) {
+  for (SharedPlace place : requested) {
     for (const SharedPlace &other : places)
       if (place.overlaps(other) && other.offset < place.offset + place.bytes)
         place.offset = std::max(place.offset, other.offset + other.bytes);

@@ -48,6 +48,35 @@ gpu.module @saccade_device {
     return
   }
 
+  // Whole buffers of a kernel are not copied: fragments are loaded where they are, rows of k transposed. There is one
+  // barrier, after the result. Without a whole block of rows, both operands are copied.
+  // CHECK-LABEL: func.func @whole_blocks
+  // CHECK-NOT: attn.shared_bytes
+  // CHECK-NOT: nvvm.barrier0
+  // CHECK: nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<row>
+  // CHECK: nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
+  // CHECK-COUNT-16: nvvm.mma.sync
+  // CHECK: nvvm.barrier0
+  func.func @whole_blocks() attributes {attn.kernel} {
+    %memory = memref.alloc() : memref<64x72xbf16>
+    %lhs = memref.subview %memory[0, 0] [64, 64] [1, 1] : memref<64x72xbf16> to memref<64x64xbf16, strided<[72, 1]>>
+    %rhs = memref.alloc() : memref<64x32xbf16>
+    %sums = memref.alloc() : memref<64x32xf32>
+    linalg.matmul ins(%lhs, %rhs : memref<64x64xbf16, strided<[72, 1]>>, memref<64x32xbf16>) outs(%sums : memref<64x32xf32>)
+    return
+  }
+
+  // CHECK-LABEL: func.func @partial
+  // CHECK-SAME: attn.shared_bytes
+  // CHECK: nvvm.ldmatrix
+  func.func @partial() attributes {attn.kernel} {
+    %lhs = memref.alloc() : memref<40x40xbf16>
+    %rhs = memref.alloc() : memref<40x40xbf16>
+    %sums = memref.alloc() : memref<40x40xf32>
+    linalg.matmul ins(%lhs, %rhs : memref<40x40xbf16>, memref<40x40xbf16>) outs(%sums : memref<40x40xf32>)
+    return
+  }
+
   // A result that was filled with zeros is stored, and the fill is erased unless the result was used since.
   // CHECK-LABEL: func.func @zero
   // CHECK-NOT: linalg.fill

@@ -21,6 +21,9 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
+/// Elements of a row that a thread computes together.
+static constexpr int64_t vectorElements = 4;
+
 namespace {
 
 /// Lowers one op; each result element is computed by one thread.
@@ -48,14 +51,19 @@ public:
     }
     // Positions are computed here: those of several ops would be live across the loops between them.
     Value thread = e.optimizationBarrier(e.thread());
-    if (outer != parallel.end() && innerCount && *innerCount > 0 && threadsPerCTA % *innerCount == 0) {
+    int64_t width = inner.empty() ? 1 : consecutiveElements(inner.back());
+    if (outer != parallel.end() && innerCount && *innerCount > 0 && threadsPerCTA % (*innerCount / width) == 0) {
       // The positions of a thread differ in the outer loop only.
       for (unsigned loop : parallel)
         positions[loop] = e.index(0);
-      ifInside(locate(e.rem(thread, *innerCount), inner), [&] {
-        e.loop(e.div(thread, *innerCount), sizes[*outer], threadsPerCTA / *innerCount, [&](Value position) {
+      int64_t threads = *innerCount / width;
+      ifInside(locate(e.mul(e.rem(thread, threads), width), inner), [&] {
+        e.loop(e.div(thread, threads), sizes[*outer], threadsPerCTA / threads, [&](Value position) {
           positions[*outer] = e.toIndex(position);
-          computeElement();
+          if (width > 1)
+            computeElements(inner.back(), width);
+          else
+            computeElement();
         });
       });
       return;
@@ -94,30 +102,77 @@ private:
       body();
   }
 
-  void computeElement() {
-    SmallVector<Value> results;
+  /// The elements along `loop` that a thread computes together: loads and stores of shared memory then have several of
+  /// them. 1 unless all memory with these elements is the kernel's, in this order.
+  int64_t consecutiveElements(unsigned loop) {
+    std::optional<int64_t> extent = getConstantIntValue(sizes[loop]);
+    if (!reductions.empty() || !extent || *extent % vectorElements != 0)
+      return 1;
+    for (OpOperand &operand : op->getOpOperands()) {
+      AffineMap map = op.getMatchingIndexingMap(&operand);
+      auto type = dyn_cast<MemRefType>(operand.get().getType());
+      if (!type || !map.isFunctionOfDim(loop))
+        continue;
+      SmallVector<int64_t> strides;
+      int64_t offset = 0;
+      bool isLast = map.getResults().back() == getAffineDimExpr(loop, map.getContext());
+      if (!isLast || !map.isProjectedPermutation() || !isShared(operand.get()) ||
+          failed(type.getStridesAndOffset(strides, offset)) || strides.back() != 1)
+        return 1;
+    }
+    return vectorElements;
+  }
+
+  SmallVector<Value> initialValues() {
+    SmallVector<Value> values;
     for (OpOperand &init : op.getDpsInitsMutable())
-      results.push_back(op.payloadUsesValueFromOperand(&init) || !reductions.empty() ? load(init) : Value());
-    results = reduce(reductions, results);
+      values.push_back(op.payloadUsesValueFromOperand(&init) || !reductions.empty() ? load(init) : Value());
+    return values;
+  }
+
+  void storeAll(ArrayRef<Value> results) {
     for (auto [init, result] : llvm::zip_equal(op.getDpsInitsMutable(), results))
       e.store(result, init.get(), subscripts(init));
+  }
+
+  void computeElement() { storeAll(reduce(reductions, initialValues())); }
+
+  /// Computes `count` elements along `loop`. Loads come before all stores, so that LLVM can merge them.
+  void computeElements(unsigned loop, int64_t count) {
+    Value first = positions[loop];
+    auto forAll = [&](function_ref<void(int64_t)> each) {
+      for (int64_t i = 0; i < count; ++i) {
+        positions[loop] = e.add(first, i);
+        each(i);
+      }
+    };
+    SmallVector<IRMapping> loaded(count);
+    SmallVector<SmallVector<Value>> values(count);
+    forAll([&](int64_t i) { loaded[i] = loadInputs(), values[i] = initialValues(); });
+    forAll([&](int64_t i) { values[i] = body(loaded[i], values[i]); });
+    forAll([&](int64_t i) { storeAll(values[i]); });
+    positions[loop] = first;
   }
 
   /// Emits the reduction loops `rest` around the body, with the accumulators `running`.
   SmallVector<Value> reduce(ArrayRef<unsigned> rest, ArrayRef<Value> running) {
     if (rest.empty())
-      return body(running);
+      return body(loadInputs(), running);
     return e.loop(e.i32(0), sizes[rest.front()], 1, running, [&](Value position, ValueRange carried) {
       positions[rest.front()] = e.toIndex(position);
       return reduce(rest.drop_front(), SmallVector<Value>(carried));
     });
   }
 
-  SmallVector<Value> body(ArrayRef<Value> running) {
+  IRMapping loadInputs() {
     IRMapping values;
     for (OpOperand *input : op.getDpsInputOperands())
       if (!op.getMatchingBlockArgument(input).use_empty())
         values.map(op.getMatchingBlockArgument(input), load(*input));
+    return values;
+  }
+
+  SmallVector<Value> body(IRMapping values, ArrayRef<Value> running) {
     for (auto [argument, value] : llvm::zip_equal(op.getRegionOutputArgs(), running))
       if (value)
         values.map(argument, value);

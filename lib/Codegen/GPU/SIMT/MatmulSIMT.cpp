@@ -16,11 +16,9 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-/// The block of a CTA, and the rows and columns of one thread.
-static constexpr int64_t blockSize = 64, depth = 16, threadRows = 4, threadColumns = 8;
-static constexpr int64_t rowThreads = blockSize / threadRows, columnThreads = blockSize / threadColumns;
-/// Elements between two k in shared memory, padded so that adjacent threads write different banks.
-static constexpr int64_t pitch = blockSize + 1;
+/// The largest block of a CTA and the smallest one, of which a thread has one row, and the steps of k in shared memory.
+static constexpr int64_t maxBlock = 64, minBlock = 16, depth = 16;
+static constexpr int64_t rowThreads = 16, columnThreads = 8;
 static_assert(rowThreads * columnThreads == threadsPerCTA);
 /// Steps of the reduced dimension that are added in a chain.
 static constexpr int64_t sumLength = 128;
@@ -30,7 +28,14 @@ namespace {
 class MatmulSIMT {
 public:
   MatmulSIMT(const Emitter &e, linalg::LinalgOp op, linalg::ContractionDimensions dims)
-      : e(e), op(op), m(dims.m.back()), n(dims.n.back()), k(dims.k.front()) {}
+      : e(e), op(op), m(dims.m.back()), n(dims.n.back()), k(dims.k.front()) {
+    // Smaller blocks for small results, such as those of a triangular inverse.
+    std::optional<int64_t> rows = boundOfExtent(op, m), columns = boundOfExtent(op, n);
+    if (rows && columns)
+      while (blockSize > minBlock && std::max(*rows, *columns) <= blockSize / 2)
+        blockSize /= 2;
+    threadRows = blockSize / rowThreads, threadColumns = blockSize / columnThreads, pitch = blockSize + 1;
+  }
 
   void run() {
     for (Range range : op.createLoopRanges(e.b, e.loc))
@@ -38,8 +43,8 @@ public:
     positions.resize(sizes.size());
     isResultZero = takeZeroFill(op);
     // The barrier before the first load separates the matmuls of a kernel.
-    lhs = getShared(e, "lhs", e.type, depth * pitch);
-    rhs = getShared(e, "rhs", e.type, depth * pitch);
+    lhs = getShared(e, "lhs", e.type, depth * (maxBlock + 1));
+    rhs = getShared(e, "rhs", e.type, depth * (maxBlock + 1));
     row = e.div(e.thread(), columnThreads);
     column = e.rem(e.thread(), columnThreads);
     SmallVector<unsigned> around;
@@ -139,7 +144,10 @@ private:
 
   Emitter e;
   linalg::LinalgOp op;
-  unsigned m, n, k;             ///< loops
+  unsigned m, n, k; ///< loops
+  /// The block of a CTA, and the rows and columns of one thread.
+  int64_t blockSize = maxBlock, threadRows, threadColumns;
+  int64_t pitch;                ///< elements between two k in shared memory; adjacent threads write different banks
   SmallVector<Value> sizes;     ///< of the loops, i32
   SmallVector<Value> positions; ///< in the loops, index
   Value lhs, rhs, row, column;
