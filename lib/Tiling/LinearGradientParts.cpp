@@ -21,7 +21,8 @@ static constexpr int64_t mostColumns = 64;
 
 int64_t LinearGradientTasks::rowsOnDevice() {
   int64_t ofKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth),
-          ofValues = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth), largest = std::max(ofKeys, ofValues);
+          ofValues = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth),
+          largest = std::max(ofKeys, ofValues);
   bool isLarge = largest > largeDepth, isWide = productType == type && 2 * largest > largeDepth;
   int64_t halvings = isLarge + isWide + (isLarge && op.hasMatrixDecay());
   return std::min(rows, std::max(rows >> halvings, blockRows));
@@ -58,8 +59,7 @@ StructuredEmitter::Place LinearGradientTasks::placeOfChunks() {
 
 StructuredEmitter::Place LinearGradientTasks::placeOfRemainders() {
   Value first = start ? start : mul(sequence, extentOf(op.getValue(), op.getValueDims(), Dim::Seq));
-  return {{stateHead, first, getAsOpFoldResult(firstColumn)},
-          {b.getIndexAttr(1), length, b.getIndexAttr(taskColumns)}};
+  return {{stateHead, first, getAsOpFoldResult(firstColumn)}, {b.getIndexAttr(1), length, b.getIndexAttr(taskColumns)}};
 }
 
 Value LinearGradientTasks::emptyStates() {

@@ -166,8 +166,7 @@ LinearGradientTasks::Sums LinearGradientTasks::addQueryHead(const Chunk &chunk, 
   }
   if (sums.keys) {
     sums.decay = addToDecay(sums.decay, queries, ofQueries, /*isNegative=*/false);
-    sums.query =
-        storeRows(sums.query, op.getQueryDims().getDims(), member, beginOfStores(chunk.begin), ofQueries);
+    sums.query = storeRows(sums.query, op.getQueryDims().getDims(), member, beginOfStores(chunk.begin), ofQueries);
   }
   return sums;
 }
@@ -312,8 +311,7 @@ LinearGradientTasks::Results LinearGradientTasks::visitChunks(Value states, Valu
   llvm::append_range(carried, results.getValues());
   carried = overChunks(/*isForward=*/false, carried, [&](Value begin, ValueRange before) {
     Chunk chunk = loadChunk(begin);
-    auto [next, done] =
-        visit(chunk, savedOf(chunk, states, remainders), before[0], results.with(before.drop_front()));
+    auto [next, done] = visit(chunk, savedOf(chunk, states, remainders), before[0], results.with(before.drop_front()));
     SmallVector<Value> all = {next};
     llvm::append_range(all, done.getValues());
     return all;

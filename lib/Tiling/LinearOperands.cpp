@@ -68,7 +68,8 @@ Value LinearTasks::ofPositions(int64_t columns, Type element, double padding, ll
 }
 
 Value LinearTasks::loadRows(Value tensor, DimsAttr dims, Value head, Value begin) {
-  return loadColumns(tensor, dims, head, begin, index(0), getStaticDimSize(tensor, dims, Dim::Depth), operandType(tensor));
+  return loadColumns(tensor, dims, head, begin, index(0), getStaticDimSize(tensor, dims, Dim::Depth),
+                     operandType(tensor));
 }
 
 StructuredEmitter::IndexedOperand LinearTasks::rowsOf(Value tensor, DimsAttr dims, Value head, Value begin, Value first,

@@ -62,7 +62,8 @@ struct PadSharedBuffers : saccade::impl::PadSharedBuffersBase<PadSharedBuffers> 
         return 0;
       return (type.getNumElements() + rows * padding) * type.getElementTypeBitWidth() / 8;
     };
-    if (device::SharedPlan(getOperation(), 0, bytesOf).getBytes() > std::max(gpu->sharedBytes / 2, gpu->sharedBytes - otherBytes))
+    if (device::SharedPlan(getOperation(), 0, bytesOf).getBytes() >
+        std::max(gpu->sharedBytes / 2, gpu->sharedBytes - otherBytes))
       return;
     for (memref::AllocOp buffer : buffers)
       if (int64_t padding = paddingOf(buffer.getType()))

@@ -23,8 +23,8 @@ public:
 
   /// A tile of `bytes(rows, columns)` bytes at byte `offset` of `shared`.
   SharedTile(Emitter &e, Value shared, int64_t offset, mlir::Type element, int64_t rows, int64_t columns);
-  /// A part of a buffer in shared memory that begins at `base`, with rows `pitch` elements apart, for loads of fragments
-  /// only.
+  /// A part of a buffer in shared memory that begins at `base`, with rows `pitch` elements apart, for loads of
+  /// fragments only.
   SharedTile(Value base, mlir::Type element, int64_t rows, int64_t columns, int64_t pitch)
       : base(base), element(element), rows(rows), columns(columns), padded(columns), pitch(pitch) {}
 

@@ -1,8 +1,8 @@
 //===- TensorCoreMatmul.cpp - Matmuls on tensor cores -------------------------===//
 //
 // LHS and RHS tiles are double-buffered: the copy of the next tiles overlaps with the multiplication of the current
-// ones, with one barrier per step. A reduced dimension of at most 128 elements takes one step. Buffers of the kernel that
-// are whole blocks, such as those of a chunk of linear attention, are not copied.
+// ones, with one barrier per step. A reduced dimension of at most 128 elements takes one step. Buffers of the kernel
+// that are whole blocks, such as those of a chunk of linear attention, are not copied.
 //
 //===----------------------------------------------------------------------===//
 #include "TensorCoreMatmul.h"
@@ -124,8 +124,8 @@ private:
     return GlobalMatrix(e, operand.get(), row, column, at);
   }
 
-  /// The elements between two rows of a matrix operand in shared memory whose fragments can be loaded where they are, as
-  /// its loop over rows or columns, `outer`, and that of K have whole blocks of `size` and whole steps; else 0.
+  /// The elements between two rows of a matrix operand in shared memory whose fragments can be loaded where they are,
+  /// as its loop over rows or columns, `outer`, and that of K have whole blocks of `size` and whole steps; else 0.
   int64_t pitchInPlace(OpOperand &operand, unsigned outer, int64_t size) {
     auto type = cast<MemRefType>(operand.get().getType());
     SmallVector<int64_t> strides;
@@ -134,7 +134,9 @@ private:
         strides[1] != 1 || !blocking.hasOneDepth)
       return 0;
     std::optional<int64_t> extent = getConstantIntValue(sizes[outer]), steps = getConstantIntValue(sizes[k]);
-    auto isMultiple = [](std::optional<int64_t> x, int64_t of) { return x && !ShapedType::isDynamic(*x) && *x % of == 0; };
+    auto isMultiple = [](std::optional<int64_t> x, int64_t of) {
+      return x && !ShapedType::isDynamic(*x) && *x % of == 0;
+    };
     bool isWhole = isMultiple(extent, size) && isMultiple(steps, 16);
     // Rows of a fragment are 16-byte aligned.
     return isWhole && isMultiple(strides[0], 8) && isMultiple(offset, 8) ? strides[0] : 0;
@@ -280,7 +282,7 @@ private:
   Type element;
   Blocking blocking;
   bool isLhsTransposed = false, isRhsRowMajor = false, isResultZero = false;
-  int64_t lhsPitch = 0, rhsPitch = 0; ///< of operands that are not copied, else 0
+  int64_t lhsPitch = 0, rhsPitch = 0;  ///< of operands that are not copied, else 0
   SmallVector<Value> sizes, positions; ///< of the loops, index
   Value warpRow, warpColumn, laneRow, laneColumn;
 };
