@@ -6,7 +6,6 @@
 #include "LinearTasks.h"
 #include "Sequences.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "saccade/Dialect/Attn/Analysis/LinearProducts.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -15,15 +14,13 @@ using namespace saccade::attn;
 /// The largest head size of keys with 64 positions in a chunk on a GPU, if rows of the state decay on their own.
 static constexpr int64_t smallDepth = 32;
 
-FloatType saccade::getProductType(LinearOpInterface op, bool onDevice) {
+FloatType saccade::getProductType(LinearOpInterface op) {
   Type element = getElementTypeOrSelf(op.getQuery());
-  if (onDevice && op->hasAttr(bf16ProductsAttr))
-    return BFloat16Type::get(op.getContext());
   return element.isBF16() ? cast<FloatType>(element) : op.getStateType();
 }
 
 LinearTasks::LinearTasks(IRRewriter &rewriter, LinearOpInterface op, bool onDevice)
-    : ChunkEmitter(rewriter, op.getLoc(), op.getStateType(), getProductType(op, onDevice)), rewriter(rewriter), op(op),
+    : ChunkEmitter(rewriter, op.getLoc(), op.getStateType(), getProductType(op)), rewriter(rewriter), op(op),
       onDevice(onDevice) {
   // What a chunk of 64 positions needs beside a large state would not fit in shared memory.
   if (onDevice && op.hasMatrixDecay() && getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth) > smallDepth)

@@ -162,9 +162,8 @@ private:
   void beginTask(mlir::scf::ForallOp loop);
 };
 
-/// The element type of the operands of matmuls of `op`: bf16 for bf16, else that of the state. On a GPU, gradients of a
-/// bf16 op have bf16 as well if their operands are wider, as features are.
-mlir::FloatType getProductType(attn::LinearOpInterface op, bool onDevice);
+/// The element type of the operands of matmuls of `op`: bf16 for bf16, else that of the state.
+mlir::FloatType getProductType(attn::LinearOpInterface op);
 
 } // namespace saccade
 

@@ -8,7 +8,6 @@
 #include "Gradients.h"
 #include "LinearEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "saccade/Dialect/Attn/Analysis/LinearProducts.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -101,8 +100,6 @@ private:
         query.value, key.value, value.value, decay, beta, erase, state, op.getCuSeqlens(), op.getKvLen(), output.value,
         stateGradient, query.dims, key.dims, value.dims, output.dims, op.getDecayAxesAttr(), op.getBetaAxesAttr(),
         op.getEraseDimsAttr(), scale, op.getCausal());
-    if (getElementTypeOrSelf(op.getQuery()).isBF16() && !getElementTypeOrSelf(query.value).isBF16())
-      made->setAttr(saccade::bf16ProductsAttr, b.getUnitAttr());
     Value ofValue = made.getValueGradient();
     if (op.getNormalize())
       ofValue = columns(ofValue, *value.dims.position(Dim::Depth), 0,

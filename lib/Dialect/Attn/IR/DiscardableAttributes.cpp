@@ -40,8 +40,7 @@ static constexpr StringLiteral ofPasses[] = {"attn.entries",        "attn.entry"
                                              "attn.gradient_pairs", "attn.register_obstacle",
                                              "attn.shared_bytes",   "attn.stage",
                                              "attn.target",         "attn.task",
-                                             "attn.tile_matmul",    "attn.tiled_from",
-                                             "attn.bf16_products"};
+                                             "attn.tile_matmul",    "attn.tiled_from"};
 
 /// Verifies the name and the kind of an attribute. `what` has it; `expected` are the names that programs may write
 /// there.
