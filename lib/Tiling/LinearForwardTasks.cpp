@@ -22,10 +22,11 @@ LinearForwardTasks::LinearForwardTasks(IRRewriter &rewriter, LinearOp op, bool o
   heads = onDevice ? 1 : headsOfTask(op);
   scalesValues = op.getCausal() && !op.hasMatrixDecay();
   blockColumns = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
-  if (onDevice && op.getCausal() && op.getNormalize() && blockColumns > columnsOfTask) {
-    // All of the state is in shared memory.
-    rows = 32;
-    if (blockColumns % columnsOfTask == 0)
+  int64_t features = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
+  if (onDevice && op.getCausal() && op.getNormalize() && (blockColumns > columnsOfTask || features > columnsOfTask)) {
+    // All of the state is in shared memory, with queries and keys.
+    rows = features > 2 * columnsOfTask ? 16 : 32;
+    if (blockColumns > columnsOfTask && blockColumns % columnsOfTask == 0)
       blockColumns = columnsOfTask;
   }
   if (onDevice || type != productType)

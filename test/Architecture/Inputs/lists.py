@@ -62,6 +62,7 @@ LISTS = {
     "test/Python/Programs/test_artifact.py": [X86],
     "test/Python/Caches/test_f8.py": [EXPANDED],
     "test/Python/GPU/test_gpu.py": [GPU],
+    "test/Python/Caches/test_packed.py": [EXPANDED],
     "test/Python/Caches/test_quantized.py": [EXPANDED],
     "test/Tools/aarch64.test": [ARM],
     "test/Tools/joined_targets.py": [X86],

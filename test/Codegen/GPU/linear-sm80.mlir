@@ -1,4 +1,5 @@
-// Kernels of linear attention multiply operands of 16 bits on tensor cores, in forward and gradient. Everything else of a
+// Kernels of linear attention multiply operands of bf16 on tensor cores, in forward and gradient. Gradients with l2norm have
+// operands of f32. Everything else of a
 // chunk, and products of f32, are code for single threads.
 // RUN: saccade-compile %s --target=sm_80 --explain --emit=ptx -o %t.ptx | FileCheck %s --check-prefix=FAMILY
 // RUN: FileCheck %s --check-prefix=PTX --input-file=%t.ptx
