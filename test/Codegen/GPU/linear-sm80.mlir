@@ -8,9 +8,9 @@
 
 // FAMILY-DAG: delta_linear_attention_chunks: kernel family sm_80, matmul
 // FAMILY-DAG: delta_linear_attention_columns: kernel family sm_80, matmul
-// FAMILY-DAG: delta_gradient_linear_attention_gradient_states: kernel family sm_80, matmul
-// FAMILY-DAG: delta_gradient_linear_attention_gradient_columns: kernel family sm_80, matmul
-// FAMILY-DAG: delta_gradient_linear_attention_gradient_chunks: kernel family sm_80, matmul
+// FAMILY-DAG: delta_gradient_linear_attention_gradient_states: kernel family simt{{$}}
+// FAMILY-DAG: delta_gradient_linear_attention_gradient_columns: kernel family simt{{$}}
+// FAMILY-DAG: delta_gradient_linear_attention_gradient_chunks: kernel family simt{{$}}
 // FAMILY-DAG: mamba2_linear_attention_columns: kernel family sm_80, matmul
 // FAMILY-DAG: mamba2_gradient_linear_attention_gradient_chunks: kernel family sm_80, matmul
 // FAMILY-DAG: rows_linear_attention_columns: kernel family sm_80, matmul
