@@ -150,14 +150,14 @@ class Session:
             self._pending = (token,)
             yield token
             if n + 1 < count:
-                logits = self._call(self._appended(()), 1)[0]
+                logits = self._call(self._appended(None), 1)[0]
 
-    def _appended(self, tokens: Iterable[int]) -> numpy.ndarray:
+    def _appended(self, tokens: Iterable[int] | None) -> numpy.ndarray:
         """The tokens of the text that the caches do not have yet, and `tokens`."""
         import numpy
 
         pending = numpy.array(self._pending, numpy.int32)
-        ids = numpy.concatenate([pending, self._checked(tokens)]) if tokens != () else pending
+        ids = pending if tokens is None else numpy.concatenate([pending, self._checked(tokens)])
         self._pending = ()
         return ids
 

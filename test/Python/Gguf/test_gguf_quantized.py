@@ -167,8 +167,8 @@ def test_perplexity_of_a_text(kind, activations, example, tmp_path):
         decoder.norm.register_forward_hook(lambda module, operands, result: rounded(result))
     theirs = decoder(torch.tensor([text[:-1]]))[0]
     if activations == "int8":
-        # Where no rounding went to a neighbour, which changes all that follows.
-        assert (ours - theirs).abs().amax(dim=1).quantile(0.01) < 1e-4
+        # The first token, before a rounding goes to a neighbour, which changes all that follows.
+        assert (ours - theirs).abs().amax(dim=1)[0] < 1e-4
     following = torch.tensor(text[1:])
     found, expected = (torch.nn.functional.cross_entropy(each, following).exp().item() for each in (ours, theirs))
     assert abs(found - expected) < (1e-5 if activations == "f32" else 1e-3) * expected and 1 < expected < 20
