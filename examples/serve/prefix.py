@@ -33,7 +33,7 @@ class Pages:
         return sum(uses > 1 for uses in self._uses)
 
     def needed(self, positions):
-        """The pages of a sequence of so many positions."""
+        """The number of pages of a sequence with `positions` positions."""
         return -(-positions // self.size)
 
     def open(self, prompt, positions):

@@ -127,7 +127,7 @@ class Scheduler:
             self._changed.notify()
 
     def close(self, seconds):
-        """Refuses what is in the queue and new requests. Those that run have so many seconds to end."""
+        """Refuses what is in the queue and new requests. Those that run have `seconds` to end."""
         with self._changed:
             self._deadline = time.monotonic() + seconds
             self._changed.notify()

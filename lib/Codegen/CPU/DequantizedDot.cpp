@@ -39,10 +39,7 @@ void DotKernel::run() {
 }
 
 /// The columns whose sums with `rows` rows fit in registers, with operands.
-unsigned DotKernel::columnsFor(unsigned rows, unsigned most) {
-  unsigned accumulators = mostAccumulators();
-  return std::clamp(accumulators / rows, 1u, most);
-}
+unsigned DotKernel::columnsFor(unsigned rows, unsigned most) { return std::clamp(mostAccumulators() / rows, 1u, most); }
 
 /// All rows of the LHS by `columns` columns of the result.
 void DotKernel::emitRows(Value firstColumn, unsigned columns) {

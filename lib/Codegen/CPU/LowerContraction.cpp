@@ -325,25 +325,24 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
                },
                {isTile ? emitWholePanels(e, result) : Value(), isZero});
   };
-  auto nameFamily = [&](StringRef where) {
-    bool inInt8 = where != "in packing" && multipliesInInt8(e.target, dequantization);
-    std::string form = (stringifyBlockFormat(dequantization.getFormat()) + " weights " +
-                        (inInt8 ? "multiplied in int8 " : "dequantized ") + where)
-                           .str();
-    setKernelFamily(e, op, where == "in registers" ? traitsOf(attn::ProductForm::MultiplyAdd) : traits, form);
+  bool inInt8 = dequantization && multipliesInInt8(e.target, dequantization);
+  auto nameFamily = [&](bool mayBeFew, bool mayBeMany) {
+    std::string form = (stringifyBlockFormat(dequantization.getFormat()) + " weights ").str();
+    if (mayBeFew)
+      form += inInt8 ? "multiplied in int8 in registers" : "dequantized in registers";
+    if (mayBeFew && mayBeMany)
+      form += inInt8 ? " or dequantized in packing" : " or in packing";
+    else if (mayBeMany)
+      form += "dequantized in packing";
+    setKernelFamily(e, op, mayBeMany ? traits : traitsOf(attn::ProductForm::MultiplyAdd), form);
   };
   auto multiply = [&](Value lhs, Value rhs, Value result) {
     if (!dequantization)
       return multiplyPacked(lhs, rhs, result);
     Value isFew = e.isLess(e.size(lhs, 0), e.index((traits.inTiles ? maxDotRowsBeforeTiles : maxDotRows) + 1));
     std::optional<int64_t> isKnown = getConstantIntValue(isFew);
-    nameFamily(!isKnown   ? multipliesInInt8(e.target, dequantization) ? "in registers or dequantized in packing"
-                                                                       : "in registers or in packing"
-               : *isKnown ? "in registers"
-                          : "in packing");
-    auto inRegisters = [&] {
-      emitDequantizedDot(e, *weights, lhs, result, block.columns, multipliesInInt8(e.target, dequantization));
-    };
+    nameFamily(!isKnown || *isKnown, !isKnown || !*isKnown);
+    auto inRegisters = [&] { emitDequantizedDot(e, *weights, lhs, result, block.columns, inInt8); };
     auto packed = [&] { multiplyPacked(lhs, rhs, result); };
     if (isKnown)
       return *isKnown ? inRegisters() : packed();
