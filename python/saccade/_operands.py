@@ -485,7 +485,7 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, operands: Operands |
         same("v", "b", "batch size", size["b"], "q")
     if "h" in size:
         same("v", "h", "head count", key["h"], "k")
-        if (size["h"] % key["h"] or not size["h"]) if key["h"] else size["h"]:
+        if (size["h"] % key["h"]) if key["h"] else size["h"]:
             raise ValueError(f"q has {size['h']} heads, expected a multiple of the {key['h']} heads of k")
     same("v", "s", "length", key["s"], "k")
     batch = size.get("b", 1)

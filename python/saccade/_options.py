@@ -118,5 +118,5 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
         element, head_dim, head_dim_v = None, 0, 0
     fields = (element, head_dim, head_dim_v, layout, alignment, sides, scale is not None, length, ragged, pages, scales,
               qk_type, sink_kind, dropout, return_lse, has_max, return_max, score, mask, weight, normalizer, tallies,
-              None, None, False, False, False, epilogue, None)  # all fields of Form, in its order
+              None, None, False, False, False, epilogue, None, False)  # all fields of Form, in its order
     return fields, captures, operands, are_torch

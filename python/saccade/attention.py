@@ -458,6 +458,7 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, operands: Operands, key: 
     """Checks all arguments, compiles, and caches the plan."""
     global _Tensor
     fields, target, gpu, is_recorded, are_torch = key
+    assert len(fields) == len(Form._fields), "another tuple than the key of the plan"
     form = Form(*fields)
     _operands.check_layout(form.layout, form.ragged is not None)
     kinds = _operands.check_kinds(q, k, v)

@@ -68,12 +68,17 @@ SDPA = {
 }
 
 
+def tolerance(x):
+    """Of values near 1. Both sides round results of bf16, and PyTorch's code for AVX2 the weights too."""
+    return {"rtol": 2**-7, "atol": 2**-8} if x.dtype == torch.bfloat16 else {}
+
+
 @pytest.mark.parametrize("name", SDPA)
 def test_sdpa(name, operators):
     function, options = SDPA[name]
     q, k, v = tensors(**options)
     found = compiled(function)(q, k, v)
-    torch.testing.assert_close(found, function(q, k, v))
+    torch.testing.assert_close(found, function(q, k, v), **tolerance(q))
     assert [count for count, _ in operators] == [1]
 
 
@@ -85,7 +90,7 @@ def test_sdpa_of_autocast(operators):
     arguments = tensors()
     found = compiled(function)(*arguments)
     assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found, function(*arguments))
+    torch.testing.assert_close(found, function(*arguments), **tolerance(found))
     with torch.autocast("cpu", torch.bfloat16):
         inside = torch.compile(lambda *x: saccade.torch.scaled_dot_product_attention(*x), backend="eager",
                                fullgraph=True)(*arguments)

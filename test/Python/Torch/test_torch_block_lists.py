@@ -17,7 +17,8 @@ from saccade.torch import block_lists
 from saccade.torch.backend import has_compiler
 from saccade.torch.backend import saccade as backend
 
-BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 4, 70, 90, (16, 8)
+# PyTorch compiles blocks of 8 keys to wrong code on processors with AVX2 only.
+BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 4, 70, 90, (8, 16)
 generator = torch.Generator().manual_seed(4)
 q = torch.randn(BATCH, HEADS, QUERIES, 16, generator=generator)
 k, v = torch.randn(2, BATCH, 2, KEYS, 16, generator=generator)
@@ -241,5 +242,5 @@ def test_lists_with_too_few_rows_are_refused_with_their_number():
     whole = create()
     short = BlockMask.from_kv_blocks(whole.kv_num_blocks[..., :2], whole.kv_indices[..., :2, :], BLOCK_SIZE=SIZE,
                                      mask_mod=document, seq_lengths=(QUERIES, KEYS))
-    with pytest.raises(NotImplementedError, match="2 rows of blocks of 16, query has 70 rows"):
+    with pytest.raises(NotImplementedError, match=f"2 rows of blocks of {SIZE[0]}, query has 70 rows"):
         ours(short)(q, k, v)
