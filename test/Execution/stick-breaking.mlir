@@ -24,15 +24,34 @@ func.func @biased(%q: tensor<?x4x?x16xf32>, %k: tensor<?x2x?x16xf32>, %v: tensor
 // RUN: saccade-run %s --entry=scaled --check --arg=2x67x64:bf16:1 --arg=2x90x64:bf16:2 --arg=2x90x64:bf16:3 --arg=0.0
 // RUN: saccade-run %s --entry=scaled --check --arg=2x2x64:bf16:1 --arg=2x90x64:bf16:2 --arg=2x90x64:bf16:3 --arg=0.0
 // RUN: saccade-run %s --entry=scaled --target=v4-bf16-expanded --check --arg=2x67x64:bf16:1 --arg=2x90x64:bf16:2 --arg=2x90x64:bf16:3 --arg=0.1
+// RUN: saccade-run %s --entry=scaled --target=v4-bf16-expanded --check --arg=2x35x64:bf16:1 --arg=2x1090x64:bf16:2 --arg=2x1090x64:bf16:3 --arg=0.02
+// RUN: saccade-run %s --entry=scaled --target=v4-amx-expanded --check --arg=2x67x64:bf16:1 --arg=2x790x64:bf16:2 --arg=2x790x64:bf16:3 --arg=0.1
 func.func @scaled(%q: tensor<?x?x64xbf16>, %k: tensor<?x?x64xbf16>, %v: tensor<?x?x64xbf16>, %scale: f32) -> tensor<?x?x64xbf16> {
   %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] scale(%scale : f32) normalizer stick_breaking
     : (tensor<?x?x64xbf16>, tensor<?x?x64xbf16>, tensor<?x?x64xbf16>) -> tensor<?x?x64xbf16>
   return %o : tensor<?x?x64xbf16>
 }
 
+// Runs of visible columns, of which some leave nothing for those before.
+// RUN: %python -c "import numpy as n; n.save(r'%t.d.npy', n.int32(n.arange(600) // 40 %% 3))"
+// RUN: saccade-run %s --entry=runs --check --arg=600x64:bf16:1 --arg=600x64:bf16:2 --arg=600x64:bf16:3 --arg=%t.d.npy --arg=0.7
+// RUN: saccade-run %s --entry=runs --target=v4-amx-expanded --check --arg=600x64:bf16:1 --arg=600x64:bf16:2 --arg=600x64:bf16:3 --arg=%t.d.npy --arg=0.7
+func.func @runs(%q: tensor<600x64xbf16>, %k: tensor<600x64xbf16>, %v: tensor<600x64xbf16>, %d: tensor<600xi32>, %scale: f32)
+    -> tensor<600x64xbf16> {
+  %o = attn.attention %q[s,d], %k[s,d], %v[s,d] scale(%scale : f32) captures(%d : tensor<600xi32>)
+    mask(%b, %h, %i, %j, %documents) {
+      %x = tensor.extract %documents[%i] : tensor<600xi32>
+      %y = tensor.extract %documents[%j] : tensor<600xi32>
+      %r = arith.cmpi eq, %x, %y : i32
+      attn.yield %r : i1
+    } normalizer stick_breaking : (tensor<600x64xbf16>, tensor<600x64xbf16>, tensor<600x64xbf16>) -> tensor<600x64xbf16>
+  return %o : tensor<600x64xbf16>
+}
+
 // Ragged batches with short and long sequences, dropout behind a weight region, f16.
 // RUN: %python -c "import numpy as n; n.save(r'%t.n.npy', n.int32([0, 3, 3, 60])); n.save(r'%t.m.npy', n.int32([20, 33]))"
 // RUN: saccade-run %s --entry=ragged --check --arg=60x2x32:f16:1 --arg=60x2x32:f16:2 --arg=60x2x32:f16:3 --arg=%t.n.npy --arg=5
+// RUN: saccade-run %s --entry=ragged --target=v4-amx-expanded --check --arg=60x2x32:f16:1 --arg=60x2x32:f16:2 --arg=60x2x32:f16:3 --arg=%t.n.npy --arg=5
 func.func @ragged(%q: tensor<?x2x32xf16>, %k: tensor<?x2x32xf16>, %v: tensor<?x2x32xf16>, %n: tensor<?xi32>, %seed: i64)
     -> tensor<?x2x32xf16> {
   %o = attn.attention %q[s,h,d], %k[s,h,d], %v[s,h,d] cu_seqlens_q(%n : tensor<?xi32>) cu_seqlens_k(%n : tensor<?xi32>)

@@ -7,7 +7,6 @@
 #include "Exp2.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include <cmath>
-#include <numbers>
 
 using namespace mlir;
 using namespace saccade::cpu;
@@ -121,16 +120,6 @@ Value saccade::cpu::emitApproxLogistic(Emitter &e, Value x) {
   }
   Value sum = e.addf(emitExp2(e, x, Exp2Error::F16), e.splat(1.0));
   return arith::DivFOp::create(e.b, e.loc, e.splat(1.0), sum);
-}
-
-Value saccade::cpu::emitLog2OfOnePlus(Emitter &e, Value x) {
-  if (e.type.isF64())
-    return e.mulf(math::Log1pOp::create(e.b, e.loc, x), e.splat(std::numbers::log2e));
-  // log2(1 + x) / x, with a relative error of at most 3.0e-8.
-  static constexpr double coefficients[] = {1.44269499744,   -0.721340207995,  0.480692956969,
-                                            -0.358408470991, 0.275641412548,   -0.19711898253,
-                                            0.112856220628,  -0.0425670853346, 0.00754918939021};
-  return e.mulf(x, polynomial(e, x, coefficients));
 }
 
 /// The bits of 1/d are about those of a constant minus those of d, with a relative error of 0.051 (the constant

@@ -29,9 +29,6 @@ mlir::Value emitApproxLogistic(Emitter &e, mlir::Value x);
 /// NaN. It has no division, which takes longer than the other instructions together.
 mlir::Value emitLogistic(Emitter &e, mlir::Value x, Exp2Error error);
 
-/// log2(1 + x) for 0 ≤ x ≤ 1 (vector<lanes x f32> or f64), with a relative error below 1.5 ulp. NaN stays NaN.
-mlir::Value emitLog2OfOnePlus(Emitter &e, mlir::Value x);
-
 } // namespace saccade::cpu
 
 #endif // SACCADE_LIB_CODEGEN_CPU_EXP2_H

@@ -46,8 +46,8 @@ private:
   const Product *product = nullptr;
   const ProductTraits *int8 = nullptr;
   int64_t groupRows;
-  // Packed operands, the scores of a row group, and the sums of a tile's first parts for a register block.
-  Value query, key, value, scores, partSums;
+  // Packed operands, scores and weights of a row group, and the sums of a tile's first parts for a register block.
+  Value query, key, value, scores, weights, partSums;
   // Set in place of the packed queries and keys if they are rounded to int8.
   std::optional<QuantizedScores> quantized;
   std::optional<GroupState> state;
@@ -99,12 +99,15 @@ LogicalResult AccumulateLowering::check() {
 
 /// If weights or all results are rounded to 16 bits, a less accurate exponential suffices for the weights, provided
 /// that their sum is used as a divisor only: errors of weights and sum then mostly cancel. The weights of a normalizer
-/// have no sum.
+/// have no sum; those of stick_breaking add up to 1 at most.
 Exp2Error AccumulateLowering::weightError() {
   Type element = getElementTypeOrSelf(op.getQuery());
   std::function<bool(Operation *)> isQuotient = [&](Operation *user) {
-    if (isa<memref::SubViewOp>(user)) // initialized with a sink
+    if (isa<memref::SubViewOp>(user)) // initialized with a sink or, without a softmax, by a copy
       return llvm::all_of(user->getUsers(), isQuotient);
+    if (auto copy = dyn_cast<linalg::CopyOp>(user))
+      return copy.getOutputs()[0].getDefiningOp<memref::SubViewOp>() &&
+             copy.getOutputs()[0].getDefiningOp<memref::SubViewOp>().getSource() == op.getSum();
     if (auto finalize = dyn_cast<FinalizeOp>(user))
       return !finalize.getLse() && finalize.getOthers().empty() &&
              (traits().roundsWeights() || getElementTypeOrSelf(finalize.getOutput()) == element);
@@ -113,8 +116,10 @@ Exp2Error AccumulateLowering::weightError() {
   auto ofElement = [&] {
     return element.isBF16() ? Exp2Error::BF16 : element.isF16() ? Exp2Error::F16 : Exp2Error::Unit;
   };
-  if (!op.hasSoftmax())
+  if (op.getPointwise())
     return traits().roundsWeights() ? ofElement() : Exp2Error::Unit;
+  if (op.getStickBreaking() && traits().roundsWeights())
+    return ofElement();
   bool isLocal = op.getSum().getDefiningOp<memref::AllocOp>() != nullptr;
   if (!isLocal || !llvm::all_of(op.getSum().getUsers(), isQuotient))
     return Exp2Error::Unit;
@@ -361,7 +366,7 @@ void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock blo
     SmallVector<Value> part = visible.forEach(e, zeros, [&](KeyRange run, ValueRange carried) {
       Value from = e.max(begin, product->firstUnit(e, run.begin));
       Value to = e.min(end, product->endUnit(e, run.end));
-      return product->multiplyColumns(e, block, from, to, SmallVector<Value>(carried), scores, first, value, column);
+      return product->multiplyColumns(e, block, from, to, SmallVector<Value>(carried), weights, first, value, column);
     });
     Value isFirstPart = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, begin, firstPart);
     part = e.choose(isFirstPart, [&] { return part; }, [&] { return addBlock(e, block, part, partSums, zero, zero); });
@@ -377,7 +382,7 @@ void AccumulateLowering::addTileBlock(Value row, Value first, RegisterBlock bloc
   Value zero = e.index(0);
   SmallVector<Value> tiles = visible.forEach(e, emitZeroTiles(e, block), [&](KeyRange run, ValueRange carried) {
     Value from = product->firstUnit(e, run.begin), to = product->endUnit(e, run.end);
-    return product->multiplyColumns(e, block, from, to, SmallVector<Value>(carried), scores, first, value, column);
+    return product->multiplyColumns(e, block, from, to, SmallVector<Value>(carried), weights, first, value, column);
   });
   auto addThroughMemory = [&] {
     emitStoreTiles(e, block, tiles, partSums, zero, zero);
@@ -425,8 +430,8 @@ void AccumulateLowering::computeGroup(ScoreTile &tile, Value row) {
     });
     if (!tile.isMaskedByColumn())
       tile.scoreGroup(*state, row, rows, visible);
-    tile.softmaxGroup(*state, row, rows, visible, [&](Value r) { prefetch(e.add(row, r)); });
-    forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { addValues(row, first, count, isTail, visible); });
+    ColumnRuns weighed = tile.softmaxGroup(*state, row, rows, visible, [&](Value r) { prefetch(e.add(row, r)); });
+    forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { addValues(row, first, count, isTail, weighed); });
   };
   Value isNonEmpty = visible.isNonEmpty(e);
   if (!loop)
@@ -454,6 +459,8 @@ LogicalResult AccumulateLowering::run() {
   planPrefetch();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, signMask);
   ScoreTile tile(e, op, scores, scale, *product, weightError(), keys);
+  tile.allocateWeights();
+  weights = tile.getWeights();
   loop = LoopState::find(op);
   if (loop) {
     isFirst = loop->isFirstStep(e);

@@ -268,8 +268,8 @@ void UnpackedLowering::computeScores(KeyRange visible) {
   });
 }
 
-/// Replaces scores by weights, and updates max and sum.
-LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange visible, const GroupState &state) {
+/// Replaces scores by weights, and updates max and sum. Restricts `visible` to the columns that have weights.
+LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange &visible, const GroupState &state) {
   // Weights that are scaled later are rounded after that.
   const Product &ofWeights = value.hasFactor() ? Product::of(ProductForm::MultiplyAdd) : *product;
   ScoreTile tile(e, op, scores, scale, ofWeights, Exp2Error::Unit, keys);
@@ -285,10 +285,13 @@ LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange visible, co
   });
   // Weight regions and tallies read the positions of their row.
   bool hasRegions = !op.getWeight().empty() || !op.getTallyRegions().empty();
-  tile.softmaxGroup(state, e.index(0), rows, visible, [&](Value row) {
+  tile.allocateWeights();
+  ColumnRuns weighed = tile.softmaxGroup(state, e.index(0), rows, visible, [&](Value row) {
     if (hasRegions)
       setOrigin(row);
   });
+  visible = weighed.hull(e);
+  scores = tile.getWeights();
   return failure(tile.failed);
 }
 

@@ -44,10 +44,10 @@ static Value nonzero(Emitter &e, Value factor) {
 
 ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, const Product &product, Exp2Error error,
                      Value keys)
-    : e(e), op(op), scores(scores), product(product), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())),
-      keys(keys), toNatural(!op.getScore().empty() ? Value()
-                            : !op.hasSoftmax()     ? nonzero(e, scale)
-                                                   : scale),
+    : e(e), op(op), scores(scores), weights(scores), product(product), error(error),
+      bounds(cast<ScoringOpInterface>(op.getOperation())), keys(keys), toNatural(!op.getScore().empty() ? Value()
+                                                                                 : !op.hasSoftmax() ? nonzero(e, scale)
+                                                                                                    : scale),
       regions(e, op, toNatural, keys, cast<MemRefType>(scores.getType()).getDimSize(1), error) {
   if (!op.getMask().empty() && !bounds.isExact())
     panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));
@@ -99,8 +99,7 @@ Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value col
   return lanes.getVector(cast<YieldOp>(region.front().getTerminator()).getOperand());
 }
 
-/// lane < limit for each lane and any limit.
-static Value lanesBelow(Emitter &e, Value limit) {
+Value saccade::cpu::lanesBelow(Emitter &e, Value limit) {
   Value clamped = e.max(e.min(limit, e.index(e.lanes())), e.index(0));
   return vector::CreateMaskOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getI1Type()), clamped);
 }
@@ -300,8 +299,7 @@ Value ScoreTile::weighRow(const WeighedRow &row, const ColumnRuns &group) {
 SmallVector<Value> ScoreTile::weighColumns(const WeighedRow &row, KeyRange columns, ArrayRef<Value> before,
                                            bool isBounded) {
   SmallVector<Value> sums(before);
-  // Those of stick_breaking are only packed.
-  bool areWeights = !op.hasSoftmax();
+  bool areWeights = op.getPointwise();
   // Scores are not scaled if the scale is a power of two, which is exact: the shift is divided by it (`softmaxGroup`).
   std::optional<double> power = naturalPower();
   bool isNatural = op.getNaturalMax(), isScaled = isNatural && naturalScale && !power;
@@ -332,7 +330,7 @@ SmallVector<Value> ScoreTile::weighColumns(const WeighedRow &row, KeyRange colum
         weights = given;
       if (row.largest)
         findArgmax(row, given, column);
-      if (!regions.empty() && !op.getStickBreaking())
+      if (!regions.empty())
         regions.apply(given, weights, column, MutableArrayRef(next).drop_front(2), isBounded);
       product.storeWeights(e, weights, scores, row.row, column);
       if (vectors % 2)
@@ -399,9 +397,8 @@ GroupState::GroupState(Emitter &e, int64_t rows, bool keepsMaxima) {
     maxima = e.alloc({rows});
 }
 
-/// Lane r combines all lanes of row first + r, for r < rows.
-static Value reduceRows(Emitter &e, Value laneValues, int64_t first, int64_t rows, double neutral,
-                        function_ref<Value(Value, Value)> combine) {
+Value saccade::cpu::reduceRows(Emitter &e, Value laneValues, int64_t first, int64_t rows, double neutral,
+                               function_ref<Value(Value, Value)> combine) {
   SmallVector<Value> vectors;
   for (int64_t row = first; row < first + e.lanes(); ++row)
     vectors.push_back(row < rows ? e.loadVector(laneValues, {e.index(row), e.index(0)}) : e.splat(neutral));
@@ -421,8 +418,8 @@ void ScoreTile::normalizeGroup(const GroupState &state, Value firstRow, Value ro
   });
 }
 
-void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows, const ColumnRuns &group,
-                             function_ref<void(Value row)> onRow) {
+ColumnRuns ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows, const ColumnRuns &group,
+                                   function_ref<void(Value row)> onRow) {
   auto load = [&](Value of, int64_t first, Value mask) -> Value {
     return vector::MaskedLoadOp::create(e.b, e.loc, e.vectorType(), of, ValueRange{e.add(firstRow, first)}, mask,
                                         e.splat(0.0));
@@ -435,8 +432,10 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
     for (int64_t first = 0; first < groupRows(); first += e.lanes())
       body(first, lanesBelow(e, e.sub(rows, e.index(first))));
   };
-  if (op.getPointwise())
-    return normalizeGroup(state, firstRow, rows, group, onRow);
+  if (op.getPointwise()) {
+    normalizeGroup(state, firstRow, rows, group, onRow);
+    return group;
+  }
   if (op.getStickBreaking())
     return breakSticks(state, firstRow, rows, group, onRow);
   forLanesOfRows([&](int64_t first, Value mask) {
@@ -473,11 +472,12 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
     e.storeVector(weighRow(weighed, group), state.laneValues, {row, e.index(0)});
   });
   if (op.getFinal())
-    return;
+    return group;
   forLanesOfRows([&](int64_t first, Value mask) {
     Value total =
         reduceRows(e, state.laneValues, first, groupRows(), 0.0, [&](Value x, Value y) { return e.addf(x, y); });
     Value factor = e.loadVector(state.factors, e.index(first));
     store(e.addf(e.mulf(load(op.getSum(), first, mask), factor), total), op.getSum(), first, mask);
   });
+  return group;
 }

@@ -21,6 +21,13 @@ namespace saccade::cpu {
 mlir::Value emitReduceVectors(Emitter &e, llvm::ArrayRef<mlir::Value> vectors,
                               llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
 
+/// lane < limit for each lane and any limit.
+mlir::Value lanesBelow(Emitter &e, mlir::Value limit);
+
+/// Lane r combines all lanes of row first + r of `laneValues`, for r < rows.
+mlir::Value reduceRows(Emitter &e, mlir::Value laneValues, int64_t first, int64_t rows, double neutral,
+                       llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+
 /// Scratch memory for per-row values of a group.
 struct GroupState {
   /// The memory has `rows` rows, rounded up to whole registers.
@@ -79,9 +86,15 @@ public:
   mlir::Value scoreRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group);
   /// Replaces the scores of the first `rows` scratch rows, rows `firstRow`.. of the tile, by weights and updates max
   /// and sum, unless the weights are those of a normalizer. `state.laneValues` must hold the maxima per lane. Calls
-  /// `onRow` once per row.
-  void softmaxGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
-                    llvm::function_ref<void(mlir::Value row)> onRow);
+  /// `onRow` for each row, before its weight region. Returns the columns that have weights, all but those whose weights
+  /// are 0.
+  ColumnRuns softmaxGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
+                          llvm::function_ref<void(mlir::Value row)> onRow);
+  /// Weights take the place of scores. Those of stick_breaking that are packed would do so before all scores are read,
+  /// and need memory of their own, which must be allocated before softmaxGroup.
+  void allocateWeights();
+  /// The memory of the weights.
+  mlir::Value getWeights() const { return weights; }
 
 private:
   void normalizeGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
@@ -92,12 +105,17 @@ private:
     mlir::Value shift, offset;
     mlir::Value largest; ///< the score whose key is sought, NaN if it is known; null without argmax
   };
-  void breakSticks(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
-                   llvm::function_ref<void(mlir::Value row)> onRow);
-  /// Computes the weights of a row by stick-breaking, of a stick of length 1 for its columns. Returns the base-2
-  /// logarithm of 1 / the rest, in all lanes.
-  mlir::Value breakStick(const WeighedRow &row, const ColumnRuns &group);
-  mlir::Value breakColumns(const WeighedRow &row, attn::KeyRange columns, mlir::Value taken);
+  /// Columns [column, column + registers · lanes) of the scores; those outside of `within` are masked.
+  struct StickChunk {
+    mlir::Value column;
+    int64_t registers;
+    attn::KeyRange within;
+    mlir::Value isWhole; ///< whether no column is outside
+  };
+  ColumnRuns breakSticks(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
+                         llvm::function_ref<void(mlir::Value row)> onRow);
+  llvm::SmallVector<mlir::Value> loadChunk(mlir::Value row, const StickChunk &chunk);
+  mlir::Value breakChunk(const GroupState &state, mlir::Value row, mlir::Value tileRow, const StickChunk &chunk);
   /// Computes the weights of a row and returns their sum per lane.
   mlir::Value weighRow(const WeighedRow &row, const ColumnRuns &group);
   llvm::SmallVector<mlir::Value> weighColumns(const WeighedRow &row, attn::KeyRange columns,
@@ -121,7 +139,7 @@ private:
 
   Emitter &e;
   attn::AccumulateOp op;
-  mlir::Value scores;
+  mlir::Value scores, weights;
   const Product &product;
   Exp2Error error;
   attn::KeyBounds bounds;

@@ -77,7 +77,7 @@ private:
   int64_t cachedKeys(const RowSource &rows) const { return cachedKPacks * (rows.isComputed() ? 2 : kPackElements()); }
   mlir::Value emitFactors(llvm::ArrayRef<RowSource::Row> rows);
   void computeScores(attn::KeyRange visible);
-  mlir::LogicalResult computeWeights(mlir::Value scale, attn::KeyRange visible, const GroupState &state);
+  mlir::LogicalResult computeWeights(mlir::Value scale, attn::KeyRange &visible, const GroupState &state);
   void scaleWeights(attn::KeyRange visible);
   void addToState(const GroupState &state);
   void addValues(attn::KeyRange visible);

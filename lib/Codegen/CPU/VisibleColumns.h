@@ -25,6 +25,8 @@ public:
   ColumnRuns(mlir::Value bounds, mlir::Value count) : bounds(bounds), count(count) {}
 
   mlir::Value isNonEmpty(Emitter &e) const;
+  /// The range, if there is one; nullopt for runs that are determined at run time.
+  std::optional<attn::KeyRange> asRange() const { return bounds ? std::nullopt : std::optional(single); }
   /// The range from the first to the last column.
   attn::KeyRange hull(Emitter &e) const;
   /// Emits `body` for each run in ascending order.

@@ -57,7 +57,7 @@ def test_the_strict_causal_form_of_the_paper():
 
 @pytest.mark.parametrize("size", [30.0, 1e3, 1e4])
 @pytest.mark.parametrize("queries", [2, 40])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", TOLERANCES)
 def test_strong_scores(dtype, queries, size):
     """Scores are whole numbers, which f32 has, from −size to size."""
     torch.manual_seed(int(size) + queries)
@@ -81,13 +81,49 @@ def test_many_weak_keys(dtype, sign):
     assert close(attend(q, k, v, scale=1.0), expected, dtype)
 
 
-def test_infinite_scores():
-    q, k, v = operands(torch.float32, queries=3, keys=40)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_parts_that_add_nothing_to_1(dtype):
+    """Earlier keys are weaker by a ten-thousandth, which is more than 2^-24 of a part 65536 times."""
+    q, k = torch.ones(1, 1, 9, 1, dtype=dtype), torch.full((1, 1, 65_536, 1), -17.0, dtype=dtype)
+    v = torch.full((1, 1, 65_536, 8), 64.0, dtype=dtype)
+    v[:, :, 32_768:] = -64
+    half = -math.expm1(-32_768 * math.log1p(math.exp(-17)))
+    found = attend(q, k, v, scale=1.0).double()
+    assert ((found + 64 * half**2).abs() <= 0.02 * 64 * half**2).all()
+
+
+@pytest.mark.parametrize("queries", [3, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_score_of_nan_is_of_its_row(dtype, queries):
+    q, k, v = operands(dtype, queries=queries, keys=90)
+    found = attend(q, k, v, score=lambda s, b, h, i, j: torch.where((i == 1) & (j == 85), math.nan, s))
+    expected = plain(q.double(), k.double(), v.double())
+    assert found[:, :, 1].isnan().all()
+    rows = [i for i in range(queries) if i != 1]
+    assert close(found[:, :, rows], expected[:, :, rows], dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("size", [0.1, 1.0, 6.0])
+def test_rows_do_not_depend_on_the_other_rows(dtype, size):
+    """Rows that leave nothing of the stick are in one group with rows that take little of it."""
+    q, k, v = operands(dtype, queries=60, keys=700)
+    q = q * torch.logspace(-2, 1, 60)[torch.randperm(60), None].to(dtype)
+    options = {"causal": 640, "scale": size}
+    found = attend(q, k, v, **options)
+    assert close(found, plain(q.double(), k.double(), v.double(), diagonal(60, 700, 640), size), dtype)
+    assert torch.equal(attend(q[:, :, :25], k, v, **options), found[:, :, :25])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("queries", [3, 20])
+def test_infinite_scores(dtype, queries):
+    q, k, v = operands(dtype, queries=queries, keys=40)
     found = attend(q, k, v, score=lambda s, b, h, i, j: torch.where(j == 30, math.inf, s))
     later = plain(q.double(), k[:, :, 31:].double(), v[:, :, 31:].double())
     rest = 1 - plain(q.double(), k[:, :, 31:].double(), torch.ones_like(v[:, :, 31:]).double())
     taken = rest * v[:, :, 30:31].double().repeat_interleave(2, 1)
-    assert close(found, later + taken, torch.float32)
+    assert close(found, later + taken, dtype)
 
 
 def test_numpy_score_regions_and_biases():
@@ -111,33 +147,36 @@ def test_masked_rows_are_zero(dtype, queries):
     assert close(by_score, expected, dtype)
 
 
-def test_documents_and_windows():
-    q, k, v = operands(torch.float32, queries=300, keys=300)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_documents_and_windows(dtype):
+    q, k, v = operands(dtype, queries=300, keys=300)
     document = torch.tensor(np.sort(np.random.default_rng(1).integers(0, 5, 300)).astype(np.int32))
     found = attend(q, k, v, mask=lambda b, h, i, j: document[i] == document[j], window=(90, 20))
     distance = torch.arange(300)[:, None] - torch.arange(300)
     sees = (document[:, None] == document) & (distance <= 90) & (distance >= -20)
-    assert close(found, plain(*(x.double() for x in (q, k, v)), sees), torch.float32)
+    assert close(found, plain(*(x.double() for x in (q, k, v)), sees), dtype)
 
 
-def test_weights_and_dropout_apply_to_the_weights():
-    q, k, v = operands()
-    factors = torch.rand(53, dtype=torch.float64)
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_weights_and_dropout_apply_to_the_weights(dtype):
+    q, k, v = operands(dtype)
+    factors = torch.rand(53, dtype=torch.float64 if dtype == torch.float64 else torch.float32)
     found = attend(q, k, v, weight=lambda p, b, h, i, j: p * factors[j], dropout_p=0.25, seed=5)
     kept = torch.from_numpy(dropout_mask((2, 4, 37, 53), 0.25, 5).copy()).double() / 0.75
-    assert close(found, plain(q, k, v, kept=factors * kept), torch.float64)
+    assert close(found, plain(q.double(), k.double(), v.double(), kept=factors * kept), dtype)
 
 
-def test_ragged_batches():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_ragged_batches(dtype):
     offsets = [0, 3, 3, 70, 111]
-    q, k, v = operands(torch.float32, batch=1, queries=111, keys=111)
+    q, k, v = operands(dtype, batch=1, queries=111, keys=111)
     q, k, v = (x[0].transpose(0, 1).contiguous() for x in (q, k, v))
     cu = torch.tensor(offsets, dtype=torch.int32)
     found = attend(q, k, v, cu_seqlens_q=cu, cu_seqlens_k=cu, causal="bottom_right")
     for begin, end in itertools.pairwise(offsets):
         part = (x[begin:end].transpose(0, 1)[None].double() for x in (q, k, v))
         expected = plain(*part, diagonal(end - begin, end - begin))[0].transpose(0, 1)
-        assert begin == end or close(found[begin:end], expected, torch.float32)
+        assert begin == end or close(found[begin:end], expected, dtype)
 
 
 def test_pages_and_quantized_caches():
@@ -164,8 +203,9 @@ def test_products_of_int8():
     assert (found - expected).abs().max() < 0.1 * expected.abs().max()
 
 
-def test_split_keys_do_not_depend_on_the_threads():
-    q, k, v = operands(torch.float32, batch=1, heads=2, kv_heads=1, queries=1, keys=20_000, depth=32, depth_v=32)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_split_keys_do_not_depend_on_the_threads(dtype):
+    q, k, v = operands(dtype, batch=1, heads=2, kv_heads=1, queries=1, keys=20_000, depth=32, depth_v=32)
     expected = plain(q.double(), k.double(), v.double(), scale=0.02)
     threads = saccade.num_threads()
     found = []
@@ -175,7 +215,7 @@ def test_split_keys_do_not_depend_on_the_threads():
             found.append(attend(q, k, v, scale=0.02))
     finally:
         saccade.set_num_threads(threads)
-    assert close(found[0], expected, torch.float32)
+    assert close(found[0], expected, dtype)
     assert all(torch.equal(x, found[0]) for x in found)
 
 
