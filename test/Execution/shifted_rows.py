@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
-# RUN: %python %s --device cpu
+# RUN: %python %s --device cpu --v4=%{v4}
 # RUN: %python %s --device ptxsim
 """Results and derivatives of rows whose scores are far from 0, against NumPy in float64.
 
-Usage: shifted_rows.py [--device cpu|ptxsim] [--only TEXT] [--shift NUMBER]
+Usage: shifted_rows.py [--device cpu|ptxsim] [--v4 TARGET] [--only TEXT] [--shift NUMBER]
 
 Models hide keys by adding -1e4, -1e9 or the lowest float, sometimes on all keys of a row. One number per row then does not
 hold the log-sum-exp: the weights of a gradient had the number of keys as their sum. Every row of a case has another shift. Queries
@@ -46,8 +46,8 @@ class Case:
     family: str = ""
 
 
-def cases(device):
-    """The cases of a device."""
+def cases(device, v4="v4"):
+    """The cases of a device, with this target for AVX-512."""
     if device == "ptxsim":
         for target in ("sm_80", "sm_90a"):
             for element in ("f16", "bf16"):
@@ -61,24 +61,24 @@ def cases(device):
             yield Case("f32 split-KV sink", "f32", target, queries=3, keys=500, depth=16, sink=True, family="simt, split-KV")
             yield Case("f32 weights", "f32", target, queries=12, keys=70, depth=16, weight=KEEP, family="simt")
         return
-    elements = {"portable": ["f32", "f64"], "v3": ["f32", "f16"], "v4": ["f32", "f16", "bf16", "f64"],
+    elements = {"portable": ["f32", "f64"], "v3": ["f32", "f16"], v4: ["f32", "f16", "bf16", "f64"],
                 "v4-bf16-expanded": ["bf16"], "v4-amx-expanded": ["f16", "bf16"]}  # fmt: skip
     for target, named in elements.items():
         for element in named:
             yield Case(f"{element} long causal sink", element, target, queries=60, keys=1200, mask="mask causal<bottom_right>",
                        sink=True)
-    for element in elements["v4"]:
-        yield Case(f"{element} short query", element, "v4", queries=4, keys=1500, sink=element == "f32")
+    for element in elements[v4]:
+        yield Case(f"{element} short query", element, v4, queries=4, keys=1500, sink=element == "f32")
     yield Case("bf16 short query", "bf16", "v4-amx-expanded", queries=4, keys=1500, sink=True)
-    yield Case("f32", "f32", "v4")
-    yield Case("f32 log-sum-exp", "f32", "v4", lse_gradient=True)
-    yield Case("f32 one key", "f32", "v4", keys=1)
-    yield Case("f32 ragged", "f32", "v4", ragged=True)
-    yield Case("f32 tangents", "f32", "v4", tangents=True)
-    yield Case("bf16 tangents sink", "bf16", "v4", tangents=True, sink=True)
+    yield Case("f32", "f32", v4)
+    yield Case("f32 log-sum-exp", "f32", v4, lse_gradient=True)
+    yield Case("f32 one key", "f32", v4, keys=1)
+    yield Case("f32 ragged", "f32", v4, ragged=True)
+    yield Case("f32 tangents", "f32", v4, tangents=True)
+    yield Case("bf16 tangents sink", "bf16", v4, tangents=True, sink=True)
     yield Case("f64 tangents", "f64", "portable", tangents=True)
-    yield Case("f32 weights", "f32", "v4", weight=KEEP)
-    yield Case("f32 split-KV weights", "f32", "v4", queries=4, keys=1500, weight=KEEP)
+    yield Case("f32 weights", "f32", v4, weight=KEEP)
+    yield Case("f32 split-KV weights", "f32", v4, queries=4, keys=1500, weight=KEEP)
     yield Case("f32 windows", "f32", "v3", mask="mask window<40, 3>")
 
 
@@ -293,11 +293,12 @@ def check(case, device, folder, shifts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", choices=("cpu", "ptxsim"), default="cpu")
+    parser.add_argument("--v4", default="v4", help="v4, or v4-expanded on a processor without AVX-512")
     parser.add_argument("--only", default="", help="cases whose target and name contain this text")
     parser.add_argument("--shift", type=float, help="the shift of all rows; default: those of the script in turn")
     args = parser.parse_args()
     failures, count = [], 0
-    for case in cases(args.device):
+    for case in cases(args.device, args.v4):
         if args.only not in f"{case.target} {case.name}":
             continue
         count += 1
