@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Pack.h"
-#include "Prefetch.h"
 #include "TileProduct.h"
 #include "UnpackedLowering.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -189,21 +188,13 @@ SmallVector<Value> UnpackedLowering::loadValueKPacks(Value kPack, Value column, 
 }
 
 /// Adds the registers of k-packs that are loaded at once to the sums of rowTail rows of queries × lanes / rowTail keys.
-/// Later rows are prefetched in memory order, which suits the hardware prefetcher; `prefetched` counts their cache
-/// lines.
-SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value row, Value first,
-                                                    ArrayRef<RowSource::Row> keyRows, Value column, int64_t present,
-                                                    int64_t &prefetched) {
+SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value row, ArrayRef<RowSource::Row> keyRows,
+                                                    Value column, int64_t present) {
   int64_t blockRows = std::min<int64_t>(rowTail, e.lanes()), blockKeys = e.lanes() / blockRows;
-  int64_t line = key.elementsPerLine(), lines = llvm::divideCeil(depth, line);
   SmallVector<SmallVector<Value>> rhs;
   SmallVector<Value> result(sums);
-  for (int64_t j = 0; j < blockKeys; ++j) {
+  for (int64_t j = 0; j < blockKeys; ++j)
     rhs.push_back(loadKeyKPacks(keyRows[j], column, present));
-    for (size_t loaded = 0; loaded < rhs[j].size(); ++loaded, ++prefetched)
-      if (prefetched < blockKeys * lines)
-        key.prefetch(e, e.add(first, prefetched / lines + cachedKeys(key)), e.index(prefetched % lines * line), keys);
-  }
   Value kPack = e.div(column, kPackElements());
   const KPackProduct &inVectors = Product::ofKPacks(product->traits.form);
   for (size_t r = 0; r < rhs[0].size(); ++r)
@@ -227,44 +218,69 @@ Value UnpackedLowering::emitFactors(ArrayRef<RowSource::Row> rows) {
   return vector::ShuffleOp::create(e.b, e.loc, few, few, repeated);
 }
 
-/// scores[r][c] = query[r] · key[c] for all blocks of columns that intersect `visible`.
+/// The scores of rowTail rows from `row` on and the keys `positions`, in the order of rows.
+Value UnpackedLowering::computeScoreBlock(Value row, ArrayRef<Value> positions, bool prefetches) {
+  int64_t lanes = e.lanes(), line = key.elementsPerLine(), distance = prefetchedRows(key, depth) / keyStreams;
+  int64_t width = kPackElements() * lanes * key.registersPerLoad(), whole = depth / width * width;
+  // Up to 128 multiply-adds are unrolled. The columns of more are whole cache lines.
+  int64_t stride = 128 * kPackElements(), looped = whole > stride ? whole / stride * stride : 0;
+  Value lastKey = e.sub(keys, e.index(1));
+  SmallVector<RowSource::Row> keyRows =
+      llvm::map_to_vector(positions, [&](Value each) { return key.row(e, e.min(each, lastKey)); });
+  // The factors of values are read after the scores.
+  if (prefetches)
+    for (Value position : positions) {
+      key.prefetchShortRows(e, e.add(position, distance), keys);
+      value.prefetchShortRows(e, position, keys);
+    }
+  // A processor may drop prefetches while it translates addresses of other pages of memory, so those are repeated.
+  SmallVector<int64_t> distances = {distance};
+  if (key.isInPages())
+    distances.push_back(distance / 2);
+  auto addColumns = [&](ArrayRef<Value> before, Value first, int64_t begin, int64_t end) {
+    SmallVector<Value> sums(before);
+    for (int64_t column = begin; column < end; column += width) {
+      int64_t present = std::min(width, end - column);
+      for (int64_t each = llvm::alignTo(column, line); prefetches && each < column + present; each += line)
+        for (int64_t ahead : distances)
+          for (Value position : positions)
+            key.prefetch(e, e.add(position, ahead), e.add(first, each), keys);
+      sums = addScoreKPacks(sums, row, keyRows, e.add(first, column), present);
+    }
+    return sums;
+  };
+  SmallVector<Value> sums(lanes, e.splat(0.0));
+  if (looped > 0)
+    sums = e.loop(e.index(0), e.index(looped), stride, sums, [&](Value first, ValueRange carried) {
+      return addColumns(SmallVector<Value>(carried), first, 0, stride);
+    });
+  sums = addColumns(sums, e.index(0), looped, depth);
+  // Lane l becomes the lane sum of accumulator l, a score of key l % blockKeys.
+  Value block = emitReduceVectors(e, sums, [&](Value x, Value y) { return e.addf(x, y); });
+  return key.hasFactor() ? e.mulf(block, emitFactors(keyRows)) : block;
+}
+
+/// scores[r][c] = query[r] · key[c] for all columns of `visible`. A block of keys is the same place in each of
+/// `keyStreams` parts of the keys: a processor reads several streams of memory at a higher rate than one.
 void UnpackedLowering::computeScores(KeyRange visible) {
   int64_t lanes = e.lanes(), blockRows = std::min<int64_t>(rowTail, lanes), blockKeys = lanes / blockRows;
-  int64_t width = kPackElements() * lanes * key.registersPerLoad(), whole = depth / width * width;
-  // Up to eight registers of a key are unrolled, more are processed in a loop of four.
-  int64_t stride = 4 * kPackElements() * lanes, looped = whole > 2 * stride ? whole / stride * stride : 0;
-  Value lastKey = e.sub(keys, e.index(1));
-  e.loop(e.roundDown(visible.begin, blockKeys), visible.end, blockKeys, [&](Value first) {
-    SmallVector<RowSource::Row> keyRows;
-    for (int64_t j = 0; j < blockKeys; ++j)
-      keyRows.push_back(key.row(e, e.min(e.add(first, j), lastKey)));
-    // Lane i · blockKeys + j of a block is a score of key j.
-    Value factors = key.hasFactor() ? emitFactors(keyRows) : Value();
-    e.loop(e.index(0), paddedRows, blockRows, [&](Value row) {
-      int64_t prefetched = 0;
-      auto add = [&](ArrayRef<Value> sums, Value column, int64_t present) {
-        return addScoreKPacks(sums, row, first, keyRows, column, present, prefetched);
-      };
-      SmallVector<Value> sums(lanes, e.splat(0.0));
-      if (looped > 0)
-        sums = e.loop(e.index(0), e.index(looped), stride, sums, [&](Value column, ValueRange carried) {
-          SmallVector<Value> next(carried);
-          for (int64_t offset = 0; offset < stride; offset += width)
-            next = add(next, e.add(column, offset), width);
-          return next;
-        });
-      for (int64_t column = looped; column < depth; column += width)
-        sums = add(sums, e.index(column), std::min(width, depth - column));
-      // Lane l becomes the lane sum of accumulator l.
-      Value block = emitReduceVectors(e, sums, [&](Value x, Value y) { return e.addf(x, y); });
-      if (factors)
-        block = e.mulf(block, factors);
-      for (int64_t i = 0; i < blockRows; ++i) {
-        Value part = vector::ExtractStridedSliceOp::create(e.b, e.loc, block, ArrayRef<int64_t>{i * blockKeys},
-                                                           ArrayRef<int64_t>{blockKeys}, ArrayRef<int64_t>{1});
-        e.storeVector(part, scores, {e.add(row, i), first});
+  int64_t parts = std::min(keyStreams, blockKeys), adjacent = blockKeys / parts;
+  Value length = e.roundUp(e.ceilDiv(e.sub(visible.end, visible.begin), parts), adjacent);
+  e.loop(e.index(0), length, adjacent, [&](Value place) {
+    SmallVector<Value> positions;
+    for (int64_t part = 0; part < parts; ++part)
+      for (int64_t i = 0; i < adjacent; ++i)
+        positions.push_back(e.add(e.add(e.add(visible.begin, place), e.mul(length, part)), i));
+    auto compute = [&](Value row, bool prefetches) {
+      Value block = computeScoreBlock(row, positions, prefetches);
+      for (int64_t l = 0; l < lanes; l += adjacent) {
+        Value some = vector::ExtractStridedSliceOp::create(e.b, e.loc, block, ArrayRef<int64_t>{l},
+                                                           ArrayRef<int64_t>{adjacent}, ArrayRef<int64_t>{1});
+        e.storeVector(some, scores, {e.add(row, l / blockKeys), positions[l % blockKeys]});
       }
-    });
+    };
+    compute(e.index(0), /*prefetches=*/true);
+    e.loop(e.index(blockRows), paddedRows, blockRows, [&](Value row) { compute(row, /*prefetches=*/false); });
   });
 }
 
@@ -344,9 +360,8 @@ void UnpackedLowering::addToState(const GroupState &state) {
 
 /// sums[row + i][c] += weights · values of the k-packs [begin, end), for one block of columns.
 void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value column, int64_t present, Value begin,
-                                     Value end, bool prefetches) {
+                                     Value end) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
-  int64_t line = value.elementsPerLine();
   SmallVector<Value> loaded;
   SmallVector<Value> part =
       Product::ofKPacks(product->traits.form)
@@ -355,28 +370,31 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
               [&](Value k, unsigned j) {
                 if (j == 0)
                   loaded = loadValueKPacks(k, column, present, block.vectors);
-                int64_t offset = j * e.lanes();
-                if (prefetches && offset % line == 0)
-                  for (unsigned s = 0; s < kPackElements(); ++s)
-                    value.prefetch(e, e.add(e.mul(k, kPackElements()), s + cachedKeys(value)), e.add(column, offset),
-                                   keys);
                 return loaded[j];
               });
   storeBlock(e, block, addBlock(e, block, part, sums, row, column), sums, row, column);
 }
 
+/// Prefetches `count` rows of values from `first` on.
+void UnpackedLowering::prefetchValues(Value first, int64_t count) {
+  for (int64_t row = 0; row < count; ++row)
+    for (int64_t column = 0; column < valueDepth; column += value.elementsPerLine())
+      value.prefetch(e, e.add(first, row), e.index(column), keys);
+}
+
 void UnpackedLowering::addValues(KeyRange visible) {
   int64_t lanes = e.lanes(), keyBlock = cachedKeys(value), vectors = llvm::divideCeil(valueDepth, lanes);
-  // Whole rows of values if they fit in registers, so that memory is read in order. Values that are paired or computed
-  // serve four rows, because that costs more than half rows.
-  int64_t registers = e.target.shapes.unpackedRegisters,
-          maxVectors = registers / (kPackElements() > 1 || value.isComputed() ? 4 : 2);
+  // Four rows at a time share values, which are loaded and converted once for them.
+  int64_t maxVectors = e.target.shapes.unpackedRegisters / rowTail;
   auto blockOf = [&](int64_t remaining) {
-    int64_t width = std::min(maxVectors, remaining);
-    return RegisterBlock{width * rowTail > registers ? 2u : unsigned(rowTail), unsigned(width)};
+    return RegisterBlock{unsigned(rowTail), unsigned(std::min(maxVectors, remaining))};
   };
   RegisterBlock block = blockOf(vectors);
   int64_t width = block.vectors * lanes, whole = valueDepth / width * width;
+  // While a block of columns is multiplied, some of the rows of a later block of keys are prefetched, in the order of
+  // memory.
+  int64_t share = llvm::divideCeil(keyBlock, llvm::divideCeil(valueDepth, width));
+  int64_t distance = llvm::alignTo(prefetchedRows(value, valueDepth), keyBlock);
   e.loop(e.index(0), paddedRows, 1, [&](Value row) {
     for (int64_t v = 0; v < vectors; ++v)
       e.storeVector(e.splat(0.0), sums, {row, e.index(v * lanes)});
@@ -385,9 +403,9 @@ void UnpackedLowering::addValues(KeyRange visible) {
     Value begin = e.div(e.max(first, visible.begin), kPackElements());
     Value end = e.ceilDiv(e.min(e.add(first, keyBlock), visible.end), kPackElements());
     auto forRows = [&](RegisterBlock shape, Value column, int64_t present) {
-      addValueBlock(e.index(0), shape, column, present, begin, end, /*prefetches=*/true);
-      e.loop(e.index(shape.rows), paddedRows, shape.rows,
-             [&](Value row) { addValueBlock(row, shape, column, present, begin, end, /*prefetches=*/false); });
+      prefetchValues(e.add(first, e.add(e.mul(e.div(column, width), share), distance)), share);
+      e.loop(e.index(0), paddedRows, shape.rows,
+             [&](Value row) { addValueBlock(row, shape, column, present, begin, end); });
     };
     e.loop(e.index(0), e.index(whole), width, [&](Value column) { forRows(block, column, width); });
     if (whole < valueDepth)

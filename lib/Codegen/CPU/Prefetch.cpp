@@ -109,7 +109,7 @@ Value NextStep::view(Value operand) {
 
 /// Into L2: L1 would evict the line before its use, and its few miss buffers are needed by the current step. On Zen 4,
 /// prefetching into L1 costs up to 10 % of attention and 30 % of decode.
-static void emitPrefetchAt(Emitter &e, Value memref, ValueRange at, bool isWrite) {
+void saccade::cpu::emitPrefetchAt(Emitter &e, Value memref, ValueRange at, bool isWrite) {
   memref::PrefetchOp::create(e.b, e.loc, memref, at, isWrite, /*localityHint=*/2, /*isDataCache=*/true);
 }
 

@@ -39,6 +39,9 @@ private:
 /// Bytes of a cache line.
 inline constexpr int64_t cacheLine = 64;
 
+/// Prefetches the cache line of an element, which may be out of bounds.
+void emitPrefetchAt(Emitter &e, mlir::Value memref, mlir::ValueRange at, bool isWrite = false);
+
 /// Prefetches the cache line of element (row, column) of a 2-D memref; the row may be out of bounds.
 void emitPrefetch(Emitter &e, mlir::Value matrix, mlir::Value row, mlir::Value column, bool isWrite = false);
 

@@ -218,26 +218,36 @@ Value RowSource::load(Emitter &e, const Row &row, Value column, int64_t count, i
   return mask ? e.select(mask, elements, zero(elements.getType())) : elements;
 }
 
+/// The place of `position`, or of the last position if it is beyond the tile: the places of the next tile are unknown.
+static Value knownPlace(Emitter &e, Value places, Value position, Value positions) {
+  return places ? e.load(places, e.min(position, e.sub(positions, e.index(1)))) : position;
+}
+
+constexpr int64_t shortRow = 32; // bytes that need no prefetch of their own
+
+/// The bytes of a row of a matrix.
+static int64_t rowBytes(Value matrix) {
+  auto type = cast<MemRefType>(matrix.getType());
+  return type.getDimSize(1) * type.getElementTypeBitWidth() / 8;
+}
+
 void RowSource::prefetch(Emitter &e, Value position, Value column, Value positions) const {
-  for (const Input &input : inputs) {
-    if (!input.isElement())
-      continue;
-    Value place = position;
-    // The places of the next tile are unknown.
-    if (input.places)
-      place = e.load(input.places, e.min(position, e.sub(positions, e.index(1))));
-    emitPrefetch(e, input.buffer, place, column);
-  }
-  constexpr int64_t shortRow = 32; // bytes that need no prefetch of their own
-  for (const Read &read : reads) {
-    auto type = cast<MemRefType>(read.matrix.getType());
-    if (type.getDimSize(1) * type.getElementTypeBitWidth() < 8 * shortRow)
-      continue;
-    Value place = position;
-    if (read.rows.places)
-      place = e.load(read.rows.places, e.min(position, e.sub(positions, e.index(1))));
-    emitPrefetch(e, read.rows.buffer, place, e.div(column, int64_t(1) << read.bits));
-  }
+  for (const Input &input : inputs)
+    if (input.isElement())
+      emitPrefetch(e, input.buffer, knownPlace(e, input.places, position, positions), column);
+  for (const Read &read : reads)
+    if (rowBytes(read.matrix) >= shortRow)
+      emitPrefetch(e, read.rows.buffer, knownPlace(e, read.rows.places, position, positions),
+                   e.div(column, int64_t(1) << read.bits));
+}
+
+void RowSource::prefetchShortRows(Emitter &e, Value position, Value positions) const {
+  for (const Input &input : inputs)
+    if (input.places && input.isUniform())
+      emitPrefetchAt(e, input.buffer, input.indices(e, knownPlace(e, input.places, position, positions), Value()));
+  for (const Read &read : reads)
+    if (read.rows.places && rowBytes(read.matrix) < shortRow)
+      emitPrefetch(e, read.rows.buffer, knownPlace(e, read.rows.places, position, positions), e.index(0));
 }
 
 int64_t RowSource::registersPerLoad() const {

@@ -3,6 +3,7 @@
 #define SACCADE_LIB_CODEGEN_CPU_UNPACKEDLOWERING_H
 
 #include "Microkernel.h"
+#include "Prefetch.h"
 #include "RowSource.h"
 #include "ScoreTile.h"
 #include "TileProduct.h"
@@ -12,6 +13,11 @@ namespace saccade::cpu {
 
 /// K-packs of keys whose rows stay in L1.
 inline constexpr int64_t cachedKPacks = 16;
+/// Streams of memory in which scores read keys.
+inline constexpr int64_t keyStreams = 2;
+/// How far ahead keys and values are prefetched, in all streams together: a few kilobytes stay in L1 until they are
+/// read, and computing them takes longer than memory takes to answer.
+inline constexpr int64_t prefetchedBytes = 4096;
 
 /// Rewrites one attn.accumulate.
 class UnpackedLowering {
@@ -69,12 +75,16 @@ private:
   llvm::SmallVector<mlir::Value> toKPacks(mlir::Value elements);
   mlir::Value toBF16(mlir::Value elements);
   bool arePairedInLanes(int64_t column) const;
-  llvm::SmallVector<mlir::Value> addScoreKPacks(llvm::ArrayRef<mlir::Value> sums, mlir::Value row, mlir::Value first,
+  llvm::SmallVector<mlir::Value> addScoreKPacks(llvm::ArrayRef<mlir::Value> sums, mlir::Value row,
                                                 llvm::ArrayRef<RowSource::Row> keyRows, mlir::Value column,
-                                                int64_t present, int64_t &prefetched);
-  /// The keys whose rows stay in L1 for all rows and columns, and the prefetch distance. The rows that elements are
-  /// computed from are short.
+                                                int64_t present);
+  mlir::Value computeScoreBlock(mlir::Value row, llvm::ArrayRef<mlir::Value> positions, bool prefetches);
+  /// The keys whose rows stay in L1 for all rows and columns. The rows that elements are computed from are short.
   int64_t cachedKeys(const RowSource &rows) const { return cachedKPacks * (rows.isComputed() ? 2 : kPackElements()); }
+  /// How many rows of `columns` elements fit into the bytes that are prefetched.
+  int64_t prefetchedRows(const RowSource &rows, int64_t columns) const {
+    return std::max<int64_t>(2, prefetchedBytes / llvm::divideCeil(columns * cacheLine, rows.elementsPerLine()));
+  }
   mlir::Value emitFactors(llvm::ArrayRef<RowSource::Row> rows);
   void computeScores(attn::KeyRange visible);
   mlir::LogicalResult computeWeights(mlir::Value scale, attn::KeyRange &visible, const GroupState &state);
@@ -82,7 +92,8 @@ private:
   void addToState(const GroupState &state);
   void addValues(attn::KeyRange visible);
   void addValueBlock(mlir::Value row, RegisterBlock block, mlir::Value column, int64_t present, mlir::Value begin,
-                     mlir::Value end, bool prefetches);
+                     mlir::Value end);
+  void prefetchValues(mlir::Value first, int64_t count);
 };
 
 } // namespace saccade::cpu

@@ -12,12 +12,12 @@
 // CHECK-NOT:     memref<256x64xbf16>
 // CHECK-NOT:     linalg.generic
 // CHECK:         %[[FACTOR:.*]] = memref.load %[[KS]]
-// CHECK:         %[[FACTORS:.*]] = vector.from_elements %[[FACTOR]], %{{.*}}, %{{.*}}, %{{.*}} : vector<4xf32>
-// CHECK:         %[[REPEATED:.*]] = vector.shuffle %[[FACTORS]]
+// CHECK:         memref.prefetch %[[K8]]
 // CHECK:         %[[BYTES:.*]] = vector.load %[[K8]]{{.*}} vector<16xi8>
 // CHECK-NEXT:    %[[KEYS:.*]] = arith.sitofp %[[BYTES]] : vector<16xi8> to vector<16xf32>
-// CHECK:         memref.prefetch %[[K8]]
 // CHECK-NOT:     arith.truncf
+// CHECK:         %[[FACTORS:.*]] = vector.from_elements %[[FACTOR]], %{{.*}}, %{{.*}}, %{{.*}} : vector<4xf32>
+// CHECK:         %[[REPEATED:.*]] = vector.shuffle %[[FACTORS]]
 // CHECK:         arith.mulf %{{.*}}, %[[REPEATED]] : vector<16xf32>
 // CHECK:         vector.load %[[V8]]
 func.func @factors_of_rows(%q: memref<4x64xbf16>, %k8: memref<?x64xi8, strided<[512, 1], offset: ?>>, %ks: memref<?xf32, strided<[8], offset: ?>>,
@@ -57,6 +57,8 @@ func.func @factors_of_rows(%q: memref<4x64xbf16>, %k8: memref<?x64xi8, strided<[
 // CHECK-DAG:     %[[ELEMENTS:.*]] = memref.reinterpret_cast %[[POOL]] {{.*}} to memref<?x64xi8, strided<[1, 1], offset: ?>>
 // CHECK-DAG:     %[[FACTORS:.*]] = memref.reinterpret_cast %[[SCALES]] {{.*}} to memref<?x1xf32, strided<[1, 1], offset: ?>>
 // CHECK:         memref.load %[[FACTORS]]
+// CHECK:         memref.prefetch %[[FACTORS]]
+// CHECK:         memref.prefetch %[[ELEMENTS]]
 // CHECK:         vector.load %[[ELEMENTS]]
 func.func @pages(%q: memref<4x64xf32>, %pool: memref<?x16x64xi8>, %scales: memref<?x16x1xf32>, %pages: memref<?xi32>, %begin: index, %n: index,
     %acc: memref<4x64xf32>, %max: memref<4xf32>, %sum: memref<4xf32>) {

@@ -12,15 +12,22 @@
 func.func @keys_and_values_are_not_packed(%q: memref<4x?x64xf32, #heads>, %k: memref<?x64xf32, #unit>, %v: memref<?x64xf32, #unit>,
     %at: index, %acc: memref<?x64xf32, #unit>, %max: memref<?xf32>, %sum: memref<?xf32>) {
   // CHECK-NOT: memref.alloc() {{.*}} : memref<1024x64xf32>
+  // Each line of four later keys is prefetched once. The four keys are two neighbours in each half of the keys.
+  // CHECK: %[[HALF:.*]] = arith.muli %{{.*}}, %c2 : index
+  // CHECK: scf.for %[[PLACE:.*]] = %c0 to %[[HALF]] step %c2
+  // CHECK: arith.addi %[[PLACE]], %[[HALF]] : index
+  // CHECK-COUNT-16: memref.prefetch %[[K]]
   // CHECK-COUNT-4: vector.load %[[K]]
-  // CHECK: memref.prefetch %[[K]]
   // CHECK: vector.fma
   // CHECK-COUNT-30: vector.shuffle
+  // CHECK-COUNT-8: vector.store %{{.*}} vector<2xf32>
+  // CHECK-NOT: memref.prefetch %[[K]]
   // CHECK-NOT: math.exp
   // Blocks of sixteen keys are accumulated from 0 and added to the sums of the tile, which are then added to the scaled state.
   // CHECK: vector.store %{{.*}}, %[[SUMS:.*]][%{{.*}}] : memref<12x64xf32>, vector<16xf32>
+  // CHECK-COUNT-64: memref.prefetch %[[V]]
+  // CHECK-NOT: memref.prefetch %[[V]]
   // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[ZERO:cst[_0-9]*]], %{{.*}} = %[[ZERO]],
-  // CHECK: memref.prefetch %[[V]]
   // CHECK: vector.load %[[V]]
   // CHECK: %[[BLOCK:.*]] = memref.subview %[[SUMS]]
   // CHECK: vector.load %[[BLOCK]]
