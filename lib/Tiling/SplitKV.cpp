@@ -82,6 +82,15 @@ struct SplitKVTiler {
   State stateAt(ValueRange states, Value place, const Rows &rows);
   /// A new state of `rows` rows without keys, in memory of the task.
   State localState(Task &task) { return task.steps.rowsOf(task.steps.newState(task.maxRows), task.rows); }
+  /// Sinks are in the state into which chunks are merged, not in that of the first chunk. Which chunk is the first depends
+  /// on the queries of a task, and the bits of a row must not.
+  bool mergesSinks() { return op.getSink() && op.getSplitKvAttr().getAll(); }
+  State localStateWithSinks(Task &task) {
+    State state = localState(task);
+    if (mergesSinks())
+      task.steps.addSinks(state, task.heads, task.heads.count);
+    return state;
+  }
   State merge(const State &from, const State &into);
   State mergeChunks(Task &task, ValueRange states, Value tile, Value chunks, const Rows &rows);
   Slice resultSlice(Task &task, Value result, bool isWithinTask, Heads heads);
@@ -153,7 +162,7 @@ State SplitKVTiler::merge(const State &from, const State &into) {
 /// Merges `rows` of the first `chunks` chunks of a head tile, from left to right. They are the rows of the task.
 State SplitKVTiler::mergeChunks(Task &task, ValueRange states, Value tile, Value chunks, const Rows &rows) {
   SplitPlan::Group &group = task.group;
-  SmallVector<Value> empty = localState(task).getParts();
+  SmallVector<Value> empty = localStateWithSinks(task).getParts();
   return State(ValueRange(e.loop(e.index(0), chunks, 1, empty, [&](Value chunk, ValueRange carried) {
     Value item = e.add(group.firstItem, e.add(e.mul(chunk, group.stride), tile));
     return merge(stateAt(states, item, rows), State(carried)).getParts();
@@ -247,12 +256,15 @@ SmallVector<Value> SplitKVTiler::accumulateChunks(ArrayRef<Value> outs, bool fin
       slices.push_back(insertions.back().second.extract(e.b, e.loc, part));
     }
     State state = task.steps.filledState(State(slices));
-    task.steps.addSinks(state, task.heads, e.select(item.isFirst, task.heads.count, e.index(0)));
+    if (!mergesSinks())
+      task.steps.addSinks(state, task.heads, e.select(item.isFirst, task.heads.count, e.index(0)));
     state = accumulateChunk(task, state, item.chunk, /*isFinal=*/false);
     for (auto [insertion, part] : llvm::zip_equal(insertions, state.getParts()))
       insertion.first = part;
     if (finalizesSingle) {
       Value isSingle = e.isEqual(item.group.chunks, e.index(1));
+      if (mergesSinks())
+        state = merge(state, localStateWithSinks(task));
       llvm::append_range(insertions, finalize(task, state, isSingle, all.drop_front(parts)));
     }
     task.steps.op.erase();

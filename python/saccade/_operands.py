@@ -72,6 +72,18 @@ def check_finite_scale(scale: Any, name: str = "scale") -> float:
     return number
 
 
+def check_reproducible(value: Any, q: Any, is_ragged: bool) -> None:
+    """Checks what the bits of a query must not depend on."""
+    if not isinstance(value, str):
+        raise TypeError(f'reproducible is {value!r:.80}, expected "stream" or None')
+    if value != "stream":
+        raise ValueError(f'reproducible is {value!r:.80}, expected "stream" or None')
+    if is_ragged:
+        raise ValueError('reproducible is "stream" and cu_seqlens_q is given, expected one of them')
+    if _arrays.is_torch(q) and not q.is_cpu:
+        raise ValueError(f'reproducible is "stream" and q on {q.device}, expected the CPU')
+
+
 def check_qk_type(qk_type: Any, q: Any) -> None:
     """Checks the type to which queries and keys may be rounded."""
     if not isinstance(qk_type, str):

@@ -32,8 +32,8 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     of the parameters of `saccade.attention`, which states the exceptions. The caller checks q, k, v and the layout:
     None and 0 stand for an element type and head dimensions that they do not have."""
     (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale,
-     v_scale, k_zero, v_zero, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, gate, gate_activation,
-     layout) = given
+     v_scale, k_zero, v_zero, qk_type, reproducible, sink, dropout_p, seed, return_lse, return_max, stats, gate,
+     gate_activation, layout) = given
     captures: tuple[Any, ...] = ()
     operands: Operands = {}
     alignment = length = ragged = pages = scales = sink_kind = dropout = heads = epilogue = None
@@ -103,6 +103,8 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
         _operands.check_heads(heads, q, layout)
     if qk_type is not None:
         _operands.check_qk_type(qk_type, q)
+    if reproducible is not None:
+        _operands.check_reproducible(reproducible, q, ragged is not None)
     if return_max is not True and return_max is not False:
         raise TypeError(f"return_max is {return_max!r:.80}, expected True or False")
     has_max = return_max or stats is not None and stats.has_max
@@ -118,5 +120,6 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
         element, head_dim, head_dim_v = None, 0, 0
     fields = (element, head_dim, head_dim_v, layout, alignment, sides, scale is not None, length, ragged, pages, scales,
               qk_type, sink_kind, dropout, return_lse, has_max, return_max, score, mask, weight, normalizer, tallies,
-              None, None, False, False, False, epilogue, None, False)  # all fields of Form, in its order
+              None, None, False, False, False, epilogue, None,
+              reproducible is not None)  # all fields of Form, in its order
     return fields, captures, operands, are_torch

@@ -42,7 +42,7 @@ CALLS = {
     saccade.attention: {"q": Q, "k": K, "v": V, "score": None, "mask": None, "weight": None, "normalizer": None, "scale": 0.3, "causal": 1,
                         "window": (2, 2), "kv_len": 3, "sink": 0.5, "dropout_p": 0.1, "seed": 3, "return_lse": False,
                         "return_max": False, "layout": "bhsd", "target": None, "stream": None, "out": None,
-                        "qk_type": None},
+                        "qk_type": None, "reproducible": None},
     saccade.linear_attention: {"q": Q, "k": K[:, :, :5], "v": V[:, :, :5], "feature_map": "relu", "causal": True,
                                "normalize": False, "scale": 0.5, "decay": -torch.ones(2, 2, 5), "beta": None,
                                "state": None, "return_state": False},

@@ -121,7 +121,7 @@ OPTIONS = {
     "gate with a gradient": lambda: tensor(B, H, N, D).requires_grad_(),
 }
 # Parameters that are no memory, or whose calls have no gradient.
-OTHERS = {"k_scale", "v_scale", "k_zero", "v_zero", "page_table", "qk_type", "out", "return_lse", "return_max", "layout",
+OTHERS = {"k_scale", "v_scale", "k_zero", "v_zero", "page_table", "qk_type", "reproducible", "out", "return_lse", "return_max", "layout",
           "target", "stream", "causal", "dropout_p", "normalizer", "gate_activation", "unknown"}  # fmt: skip
 
 
