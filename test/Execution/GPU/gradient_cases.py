@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
-# RUN: %python %s --first-seed 0 --count 300 --cover 10
-# RUN: %python %s --target sm_90a --family "sm_90a, gradient" --first-seed 0 --count 600 --cover 8
+# RUN: %python %s --first-seed 0 --count 300 --cover 7
+# RUN: %python %s --target sm_90a --family "sm_90a, gradient" --first-seed 0 --count 600 --cover 6
 # One key: score gradients are differences of equal sums, of which tensor cores round one.
 # RUN: %python %s --target sm_90a --first-seed 9008 --count 1
 # RUN: %python %s --target sm_90a --first-seed 20036 --count 1

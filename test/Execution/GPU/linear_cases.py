@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s --models
-# RUN: %python %s --models --target sm_90a
 # RUN: %python %s --first-seed 23 --count 2 --gradients
 # RUN: %python %s --first-seed 26 --count 1 --gradients
 """Linear attention on the GPU simulator, against the float64 reference and against formulas in NumPy.

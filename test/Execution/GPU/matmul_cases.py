@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
-# RUN: %python %s --first-seed 0 --count 400 --cover 64
+# RUN: %python %s --first-seed 0 --count 400 --cover 40
 """Random 16-bit matmuls on the GPU simulator, for sm_90a, against the float64 reference.
 
 Usage: matmul_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--target NAME]
