@@ -106,7 +106,7 @@ Exp2Error AccumulateLowering::weightError() {
     if (isa<memref::SubViewOp>(user)) // initialized with a sink or, without a softmax, by a copy
       return llvm::all_of(user->getUsers(), isQuotient);
     if (auto copy = dyn_cast<linalg::CopyOp>(user))
-      return copy.getOutputs()[0].getDefiningOp<memref::SubViewOp>() &&
+      return op.getStickBreaking() && copy.getOutputs()[0].getDefiningOp<memref::SubViewOp>() &&
              copy.getOutputs()[0].getDefiningOp<memref::SubViewOp>().getSource() == op.getSum();
     if (auto finalize = dyn_cast<FinalizeOp>(user))
       return !finalize.getLse() && finalize.getOthers().empty() &&

@@ -220,7 +220,10 @@ Value UnpackedLowering::emitFactors(ArrayRef<RowSource::Row> rows) {
 
 /// The scores of rowTail rows from `row` on and the keys `positions`, in the order of rows.
 Value UnpackedLowering::computeScoreBlock(Value row, ArrayRef<Value> positions, bool prefetches) {
-  int64_t lanes = e.lanes(), line = key.elementsPerLine(), distance = prefetchedRows(key, depth) / keyStreams;
+  int64_t lanes = e.lanes(), line = key.elementsPerLine();
+  // Whole steps of a stream, whose keys are adjacent.
+  int64_t adjacent = std::max<int64_t>(1, positions.size() / keyStreams);
+  int64_t distance = llvm::alignTo(std::max(prefetchedRows(key, depth) / keyStreams, 2 * adjacent), adjacent);
   int64_t width = kPackElements() * lanes * key.registersPerLoad(), whole = depth / width * width;
   // Up to 128 multiply-adds are unrolled. The columns of more are whole cache lines.
   int64_t stride = 128 * kPackElements(), looped = whole > stride ? whole / stride * stride : 0;
@@ -235,18 +238,16 @@ Value UnpackedLowering::computeScoreBlock(Value row, ArrayRef<Value> positions, 
     }
   // A processor may drop prefetches while it translates addresses of other pages of memory, so those are repeated.
   SmallVector<int64_t> distances = {distance};
-  if (key.isInPages())
+  if (key.isInPages() && distance / 2 >= adjacent)
     distances.push_back(distance / 2);
   auto addColumns = [&](ArrayRef<Value> before, Value first, int64_t begin, int64_t end) {
     SmallVector<Value> sums(before);
-    for (int64_t column = begin; column < end; column += width) {
-      int64_t present = std::min(width, end - column);
-      for (int64_t each = llvm::alignTo(column, line); prefetches && each < column + present; each += line)
-        for (int64_t ahead : distances)
-          for (Value position : positions)
-            key.prefetch(e, e.add(position, ahead), e.add(first, each), keys);
-      sums = addScoreKPacks(sums, row, keyRows, e.add(first, column), present);
-    }
+    for (int64_t each = llvm::alignTo(begin, line); prefetches && each < end; each += line)
+      for (int64_t ahead : distances)
+        for (Value position : positions)
+          key.prefetch(e, e.add(position, ahead), e.add(first, each), keys);
+    for (int64_t column = begin; column < end; column += width)
+      sums = addScoreKPacks(sums, row, keyRows, e.add(first, column), std::min(width, end - column));
     return sums;
   };
   SmallVector<Value> sums(lanes, e.splat(0.0));

@@ -116,7 +116,9 @@ SmallVector<Value> StickWeights::weigh(ArrayRef<Value> t, Value &rest) {
   SmallVector<Pairs> folds = fold(registers);
   for (Value &all : registers)
     all = arith::DivFOp::create(e.b, e.loc, one, all);
-  rest = e.select(isLeft(rest), rest, e.splat(0.0));
+  // A row without a rest may be evaluated for others of its group. Its scores may be NaN.
+  Value zero = e.splat(0.0), isOpen = isLeft(rest);
+  rest = e.select(isOpen, rest, zero);
   SmallVector<Value> later = scan(registers, folds.size(), rest), left;
   for (auto [own, others] : llvm::zip_equal(registers, later))
     left.push_back(e.mulf(own, others));
@@ -132,7 +134,8 @@ SmallVector<Value> StickWeights::weigh(ArrayRef<Value> t, Value &rest) {
   }
   SmallVector<Value> weights;
   for (auto [power, own] : llvm::zip_equal(powers, left))
-    weights.push_back(e.mulf(power, own));
+    weights.push_back(e.select(isOpen, e.mulf(power, own), zero));
+  rest = e.select(isOpen, rest, zero);
   return weights;
 }
 

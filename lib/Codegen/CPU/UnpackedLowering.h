@@ -15,8 +15,8 @@ namespace saccade::cpu {
 inline constexpr int64_t cachedKPacks = 16;
 /// Streams of memory in which scores read keys.
 inline constexpr int64_t keyStreams = 2;
-/// How far ahead keys and values are prefetched, in all streams together: a few kilobytes stay in L1 until they are
-/// read, and computing them takes longer than memory takes to answer.
+/// How far ahead keys and values are prefetched, in all streams together: computing a few kilobytes takes longer
+/// than memory takes to answer.
 inline constexpr int64_t prefetchedBytes = 4096;
 
 /// Rewrites one attn.accumulate.

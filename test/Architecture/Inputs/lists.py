@@ -64,6 +64,7 @@ LISTS = {
     "test/Python/GPU/test_gpu.py": [GPU],
     "test/Python/Caches/test_packed.py": [EXPANDED],
     "test/Python/Caches/test_quantized.py": [EXPANDED],
+    "test/Python/Caches/test_key_streams.py": [EXPANDED],
     "test/Tools/aarch64.test": [ARM],
     "test/Tools/joined_targets.py": [X86],
     "test/Tools/saccade-compile-gpu.test": [X86, ARM, EXPANDED, GPU],

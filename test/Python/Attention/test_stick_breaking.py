@@ -103,6 +103,19 @@ def test_a_score_of_nan_is_of_its_row(dtype, queries):
     assert close(found[:, :, rows], expected[:, :, rows], dtype)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_row_without_a_rest_does_not_depend_on_the_others(dtype):
+    q, k, v = (x.to(dtype) for x in operands(queries=40, keys=600))
+
+    def score(s, b, h, i, j):
+        strong = torch.where(j == 0, math.nan, 30.0)
+        return torch.where(i == 1, strong, -9.0)
+
+    whole = attend(q, k, v, score=score)
+    assert whole.isfinite().all()
+    assert torch.equal(whole[:, :, :4], attend(q[:, :, :4], k, v, score=score)) or dtype != torch.float32
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("size", [0.1, 1.0, 6.0])
 def test_rows_do_not_depend_on_the_other_rows(dtype, size):
