@@ -82,8 +82,8 @@ struct SplitKVTiler {
   State stateAt(ValueRange states, Value place, const Rows &rows);
   /// A new state of `rows` rows without keys, in memory of the task.
   State localState(Task &task) { return task.steps.rowsOf(task.steps.newState(task.maxRows), task.rows); }
-  /// Sinks are in the state into which chunks are merged, not in that of the first chunk. Which chunk is the first depends
-  /// on the queries of a task, and the bits of a row must not.
+  /// Sinks are in the state into which chunks are merged, not in that of the first chunk. Which chunk is the first
+  /// depends on the queries of a task, and the bits of a row must not.
   bool mergesSinks() { return op.getSink() && op.getSplitKvAttr().getAll(); }
   State localStateWithSinks(Task &task) {
     State state = localState(task);

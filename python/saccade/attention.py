@@ -221,9 +221,9 @@ def attention(
             their mean, with a scale for each row. It is faster on CPUs with AVX512_VNNI unless they multiply q's
             element type in tile registers (bfloat16 with AMX), and ignored elsewhere, on GPUs, for at most 8 queries,
             and if gradients are recorded. docs/guides/numerics.md states the error. Not for float64.
-        reproducible: "stream" gives a query equal bits whatever other queries, batches and heads a call has, and whatever
-            keys it has after those that the query attends to: a prompt, its chunks and its single tokens agree. It is
-            slower for many queries (docs/guides/decoding.md). On CPUs, without cu_seqlens_q and gradients.
+        reproducible: "stream" gives a query equal bits whatever other queries and batches a call has, and whatever keys
+            it has after those that the query attends to: a prompt, its chunks and its single tokens agree. It is slower
+            for many queries (docs/guides/decoding.md). On CPUs, without cu_seqlens_q and gradients.
         sink: an extra score without key and value in the softmax of every row: a scalar, or a tensor [heads] of q's
             kind, of float32 (float64 for float64 inputs) or q's element type. `score`, `mask` and `weight` do not apply
             to it. -inf disables it.
@@ -285,8 +285,8 @@ def attention(
     if unknown:
         raise _operands.unknown_option(unknown, DEFAULTS)
     given = (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table,
-             k_scale, v_scale, k_zero, v_zero, qk_type, reproducible, sink, dropout_p, seed, return_lse, return_max, stats,
-             gate, gate_activation, layout)
+             k_scale, v_scale, k_zero, v_zero, qk_type, reproducible, sink, dropout_p, seed, return_lse, return_max,
+             stats, gate, gate_activation, layout)
     if is_compiling():
         return _trace(q, k, v, given, target, stream, out)
     if (_served.is_on or _served.profiler._is_profiler_enabled) and _served.is_new_call():

@@ -36,8 +36,8 @@ public:
   /// position may be beyond the tile.
   void prefetch(Emitter &e, mlir::Value position, mlir::Value column, mlir::Value positions) const;
 
-  /// Prefetches what a row of a few bytes in a page is read from, such as the scale of a position. Where rows follow each
-  /// other, the processor prefetches it.
+  /// Prefetches what a row of a few bytes in a page is read from, such as the scale of a position. Where rows follow
+  /// each other, the processor prefetches it.
   void prefetchShortRows(Emitter &e, mlir::Value position, mlir::Value positions) const;
 
   /// Registers of elements of a row that are best loaded at once: floats of 8 bits are widened in two steps, of which
