@@ -72,12 +72,16 @@ def check_finite_scale(scale: Any, name: str = "scale") -> float:
     return number
 
 
+def check_stream(value: Any, prefix: str = "") -> None:
+    """Checks a `reproducible` that is not None. `prefix` begins the message."""
+    if value != "stream":
+        kind = ValueError if isinstance(value, str) else TypeError
+        raise kind(f'{prefix}reproducible is {value!r:.80}, expected "stream" or None')
+
+
 def check_reproducible(value: Any, q: Any, is_ragged: bool) -> None:
     """Checks what the bits of a query must not depend on."""
-    if not isinstance(value, str):
-        raise TypeError(f'reproducible is {value!r:.80}, expected "stream" or None')
-    if value != "stream":
-        raise ValueError(f'reproducible is {value!r:.80}, expected "stream" or None')
+    check_stream(value)
     if is_ragged:
         raise ValueError('reproducible is "stream" and cu_seqlens_q is given, expected one of them')
     if _arrays.is_torch(q) and not q.is_cpu:

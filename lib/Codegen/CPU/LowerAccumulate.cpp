@@ -105,9 +105,10 @@ Exp2Error AccumulateLowering::weightError() {
   std::function<bool(Operation *)> isQuotient = [&](Operation *user) {
     if (isa<memref::SubViewOp>(user)) // initialized with a sink or, without a softmax, by a copy
       return llvm::all_of(user->getUsers(), isQuotient);
-    if (auto copy = dyn_cast<linalg::CopyOp>(user))
-      return op.getStickBreaking() && copy.getOutputs()[0].getDefiningOp<memref::SubViewOp>() &&
-             copy.getOutputs()[0].getDefiningOp<memref::SubViewOp>().getSource() == op.getSum();
+    if (auto copy = dyn_cast<linalg::CopyOp>(user)) {
+      auto into = copy.getOutputs()[0].getDefiningOp<memref::SubViewOp>();
+      return op.getStickBreaking() && into && into.getSource() == op.getSum();
+    }
     if (auto finalize = dyn_cast<FinalizeOp>(user))
       return !finalize.getLse() && finalize.getOthers().empty() &&
              (traits().roundsWeights() || getElementTypeOrSelf(finalize.getOutput()) == element);

@@ -320,9 +320,7 @@ def append_kvcache(
 def _check_reproducible(name: str, value: Any, q: torch.Tensor, is_ragged: bool, has_ring: bool) -> None:
     if value is None:
         return
-    if value != "stream":
-        kind = ValueError if isinstance(value, str) else TypeError
-        raise kind(f'{name}: reproducible is {value!r:.80}, expected "stream" or None')
+    _operands.check_stream(value, f"{name}: ")
     if is_ragged or (has_ring and q.shape[1] != 1):
         raise ValueError(f'{name}: reproducible="stream" is given with '
                          f'{"cu_seqlens_q" if is_ragged else "a ring and several queries"}, expected one of them'
